@@ -1,148 +1,35 @@
 //! Histories of random chopped programs. The checker judges whole transactions.
-//!
-//! A row counts its updates, so that the count is its version. It also has a bit for each addition:
-//! each adds another one. So a reader knows which additions it has seen. In the history, each is a
-//! row of its own, which one transaction writes and readers find, or do not.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
     thread,
 };
 
 use drtm::{
-    Builder, Db, Error, Part, Pod, Table, TableDef,
+    Builder, Db, Error, Pod, Table,
     chopped::{PieceTx, Procedures, Stop, Sum},
-    chopping::{Access, Chopping, Execution, Options, Piece, Program, Table as Described, Transaction},
-    part,
+    chopping::{Chopping, Execution, Options, Program},
 };
 use drtm_history::{Anomaly, History, Log, Order, Recorder, check};
 use drtm_htm::NoHtm;
 use drtm_testing::rounds;
 use drtm_txn::Mutation;
 use fastrand::Rng;
-use serde::{Deserialize, Serialize};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Chosen, inherit, with_fault};
+use crate::{
+    Chosen,
+    drawn::{
+        ADDITIONS, BITS, Bits, Counted, DESCRIBED, Does, Done, Drawn, Handed, KEYS, NAMES, ROWS, TABLES, WRITERS, draw,
+        note, row,
+    },
+    inherit, with_fault,
+};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Counted {
-    count: u64,
-    bits: u64,
-}
-
-const BITS: Part<Counted, u64> = part!(Counted, bits);
-const ROWS: TableDef<u64, Pod<Counted>> = TableDef::hash("");
-const TABLES: usize = 4;
-const NAMES: [&str; TABLES] = ["a", "b", "c", "d"];
-const DESCRIBED: [Described<'static>; TABLES] =
-    [Described::new("a", &[]), Described::new("b", &[]), Described::new("c", &[]), Described::new("d", &[])];
-/// The rows of each table. The analysis knows none.
-const KEYS: u64 = 2;
-/// The most additions of a row in a run: the bits of a word.
-const ADDITIONS: u32 = u64::BITS;
-const PIECES: [&str; 3] = ["one", "two", "three"];
-const WRITERS: usize = 3;
 const THREADS: u64 = 3;
 /// Transactions of each thread.
 const RUNS: usize = 12;
 
-/// What an access does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
-    Read,
-    Update,
-    Add,
-}
-
-/// The accesses of each piece: tables, and what is done there.
-type Pieces = [Vec<(usize, Does)>; 3];
-
-#[derive(Clone, Debug)]
-struct Drawn {
-    writers: [(Pieces, bool); WRITERS],
-    /// The tables of the transaction that only reads.
-    read: Vec<usize>,
-}
-
-/// Draws a program of which at least one transaction runs in pieces.
-fn draw(random: &mut Rng) -> Drawn {
-    loop {
-        let mut writers = [0; WRITERS].map(|_| {
-            let piece = |random: &mut Rng| {
-                let does = |random: &mut Rng| [Does::Read, Does::Update, Does::Add, Does::Add][random.usize(..4)];
-                (0..random.usize(1..=2)).map(|_| (random.usize(..TABLES), does(random))).collect::<Vec<_>>()
-            };
-            ([(); 3].map(|()| piece(random)), random.u8(..4) == 0)
-        });
-        // A transaction without effect would be a reader.
-        for (pieces, _) in &mut writers {
-            if pieces.iter().flatten().all(|(_, does)| *does == Does::Read) {
-                pieces[2].push((random.usize(..TABLES), Does::Add));
-            }
-        }
-        let read: Vec<usize> = (0..TABLES).filter(|_| random.bool()).collect();
-        let drawn = Drawn { writers, read: if read.is_empty() { vec![0, 1] } else { read } };
-        let program = Program::new(&drawn.described()).expect("it makes sense");
-        let chopping = Chopping::finest(&program, Options::ALL);
-        if chopping.transactions().iter().any(|chopped| chopped.pieces().len() > 1) {
-            return drawn;
-        }
-    }
-}
-
-fn leaked<T>(values: Vec<T>) -> &'static [T] {
-    Vec::leak(values)
-}
-
-impl Drawn {
-    fn described(&self) -> Vec<Transaction<'static>> {
-        let access = |(table, does): (usize, Does)| -> Access<'static> {
-            let table: Described<'static> = DESCRIBED[table];
-            match does {
-                Does::Read => table.read("*"),
-                Does::Update => table.update("*"),
-                Does::Add => table.add("*"),
-            }
-        };
-        let writer = |(number, (pieces, is_alone)): (usize, &(Pieces, bool))| {
-            let piece = |(name, accesses): (&&'static str, &Vec<(usize, Does)>)| {
-                let accesses = leaked(accesses.iter().map(|one| access(*one)).collect());
-                Piece::new(name, accesses).after(&[])
-            };
-            let pieces = leaked(PIECES.iter().zip(pieces).map(piece).collect());
-            let described = Transaction::new(["x", "y", "z"][number], pieces);
-            if *is_alone { described.alone() } else { described }
-        };
-        let mut all: Vec<_> = self.writers.iter().enumerate().map(writer).collect();
-        let reads = leaked(self.read.iter().map(|table| DESCRIBED[*table].read("*")).collect());
-        all.push(Transaction::new("read", leaked(vec![Piece::new("read", reads)])));
-        all
-    }
-}
-
-/// What a transaction has done to a row, as the history has it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Done {
-    /// It has seen this count and these additions.
-    Read { table: usize, key: u64, count: u64, bits: u64 },
-    /// It has written this count.
-    Update { table: usize, key: u64, count: u64 },
-    /// It has added this bit.
-    Add { table: usize, key: u64, bit: u32 },
-}
-
-/// What the pieces of a transaction hand over.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Handed {
-    seed: u64,
-    done: Vec<Done>,
-}
-
-/// The next bits of each row.
-type Bits = [[AtomicU32; KEYS as usize]; TABLES];
 type Tables = [Table<u64, Pod<Counted>>; TABLES];
 type Sums = [Sum<drtm::Column<u64, Pod<Counted>, drtm::Hash, u64>>; TABLES];
 
@@ -187,36 +74,10 @@ fn piece(
     }
 }
 
-/// A row's number in the history: of its count, or of one of its additions.
-fn row(key: u64, bit: Option<u32>) -> u64 {
-    key << 8 | bit.map_or(0, |bit| u64::from(bit) + 1)
-}
-
 /// Records a transaction that has ended. It was invoked when `log` began to.
 fn record(log: &mut Log<u64>, run: impl FnOnce() -> Vec<Done>) {
     let mut recording = log.begin();
-    let mut added = Vec::new();
-    let done = run();
-    for (nth, one) in done.iter().enumerate() {
-        match *one {
-            Done::Read { table, key, count, bits } => {
-                recording.read(table as u32, row(key, None), Some(count));
-                for bit in 0..ADDITIONS {
-                    // What it adds itself it may see at once, or only after a publication.
-                    let is_own = |other: &Done| matches!(other, Done::Add { table: t, key: k, bit: b } if (*t, *k, *b) == (table, key, bit));
-                    if !done[..nth].iter().any(is_own) {
-                        let seen = (bits & 1 << bit != 0).then_some(1);
-                        recording.read(table as u32, row(key, Some(bit)), seen);
-                    }
-                }
-            }
-            Done::Update { table, key, count } => recording.write(table as u32, row(key, None), count),
-            Done::Add { table, key, bit } => added.push((table, key, bit)),
-        }
-    }
-    for (table, key, bit) in added {
-        recording.write(table as u32, row(key, Some(bit)), 1);
-    }
+    note(&mut recording, &run());
     recording.commit();
 }
 
@@ -315,13 +176,13 @@ fn hot() -> Drawn {
     let subscriber = ([vec![(0, Does::Update)], vec![(1, Does::Update)], vec![(2, Does::Add)]], true);
     let publisher = ([vec![(0, Does::Add)], vec![(1, Does::Add)], vec![(3, Does::Update)]], false);
     let other = ([vec![(3, Does::Read)], vec![(3, Does::Update)], vec![(3, Does::Read)]], false);
-    Drawn { writers: [subscriber, publisher, other], read: vec![0, 1] }
+    Drawn { writers: [subscriber, publisher, other], read: vec![0, 1], last: &[] }
 }
 
 #[test]
 fn random_programs_are_serializable() {
     for seed in 0..rounds(100) {
-        let drawn = draw(&mut Rng::with_seed(seed));
+        let drawn = draw(&mut Rng::with_seed(seed), Options::ALL, true, &[]);
         let told = anomalies(&drawn, seed).expect("memory");
         assert!(told.is_empty(), "seed {seed}, {drawn:?}:\n{}", told.join("\n"));
     }
@@ -345,7 +206,9 @@ fn finds(fault: Mutation) {
         told.is_err() || told.is_ok_and(|told| !told.is_empty())
     };
     let found = with_fault(fault, || {
-        (0..rounds(300)).any(|seed| is_found(&draw(&mut Rng::with_seed(seed)), seed) || is_found(&hot(), seed))
+        (0..rounds(300)).any(|seed| {
+            is_found(&draw(&mut Rng::with_seed(seed), Options::ALL, true, &[]), seed) || is_found(&hot(), seed)
+        })
     });
     assert!(found, "{fault:?} is not found");
 }

@@ -7,6 +7,7 @@
 
 mod crash;
 mod deferred;
+mod drawn;
 mod histories;
 mod pieces;
 

@@ -27,7 +27,7 @@ use drtm_txn::{
     durability::storage::Image,
 };
 
-use crate::directory::Directory;
+use crate::{chopped::Chopped, directory::Directory};
 
 /// What is wrong with the nodes of a cluster, how they lock, and how long their leases are. Not a
 /// type: each would have all of a cluster compiled once more.
@@ -107,6 +107,8 @@ pub(crate) struct Tables {
     pub(crate) sorted_words: Table<u64, Raw, Ordered>,
     pub(crate) sorted_names: Table<Vec<u8>, Raw, Ordered>,
     pub(crate) directory: Directory,
+    /// Of chopped transactions, if there are any.
+    pub(crate) chopped: Option<Chopped>,
 }
 
 /// A node of a cluster in which these nodes own rows.
@@ -128,11 +130,13 @@ pub(crate) struct Rings {
     pub(crate) frees_dead: bool,
     /// Where the first nodes keep their rows. Those that have no disk keep them in memory only.
     pub(crate) disks: &'static [Image],
+    /// Whether there are tables of chopped transactions.
+    pub(crate) chops: bool,
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[] }
+        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false }
     }
 }
 
@@ -185,6 +189,7 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
         sorted_words: builder.table(SORTED_WORDS, Partition::hash()).expect("memory"),
         sorted_names: builder.table(SORTED_NAMES, Partition::hash()).expect("memory"),
         directory: Directory::define(&mut builder).expect("memory"),
+        chopped: rings.chops.then(|| Chopped::define(&mut builder).expect("memory")),
     };
     (builder.start().expect("owners"), tables)
 }

@@ -5,6 +5,7 @@ mod bank;
 mod bed;
 mod body;
 mod broken;
+mod chopped;
 mod claims;
 mod clients;
 mod clocks;
@@ -13,6 +14,8 @@ mod coordinators;
 mod counts;
 mod deadlines;
 mod directory;
+#[path = "../chopped/drawn.rs"]
+mod drawn;
 mod drops;
 mod durable;
 mod failover;

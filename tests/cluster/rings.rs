@@ -31,7 +31,7 @@ type Local = LocalFabric<NoHtm>;
 
 /// Three owners with two backups each, whose rings wrap around often.
 const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 4, protocol: Protocol::FASST };
-const RINGS: Rings = Rings { backups: 2, bytes: 4 << 10, frees_dead: false, disks: &[] };
+const RINGS: Rings = Rings { backups: 2, bytes: 4 << 10, frees_dead: false, disks: &[], chops: false };
 
 /// Protocols that log by message, and by verbs, and that do not wait for their last phase.
 const PROTOCOLS: [Protocol; 3] = [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H];
@@ -144,7 +144,7 @@ fn with_two_nodes(
     run: impl AsyncFnOnce(&Worker<'_, Local, Tested>, Tables) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let fabric = Local::new(3, LocalConfig::perfect());
-    let rings = Rings { backups: 1, bytes, frees_dead: false, disks: &[] };
+    let rings = Rings { backups: 1, bytes, ..Rings::default() };
     let [(one, _), (two, _), (client, tables)] = [0, 1, 2].map(|node| backed_up(&fabric, node, 2, protocol, rings));
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {

@@ -153,6 +153,7 @@ const NAME_NODES: &[&str] = &[
     "change",
     "change::votes",
     "changing",
+    "chopped::id",
     "claims",
     "clock",
     "closing",

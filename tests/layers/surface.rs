@@ -16,11 +16,7 @@ pub(crate) fn list(facade: &str, crates: &BTreeMap<String, Files>) -> BTreeSet<S
         let prefix = if module.is_empty() { String::new() } else { format!("{module}::") };
         match path.as_slice() {
             [of, name] if is_module(&crates[of], name) => {
-                let text = &crates[of].iter().find(|(module, _)| module == name).expect("just found").1;
-                for (_, path) in reexports(text) {
-                    let [file, item] = path.as_slice() else { panic!("{path:?} is deeper than a file") };
-                    add(&mut lines, &format!("{prefix}{name}::"), item, &crates[of], &format!("{name}::{file}"));
-                }
+                add_module(&mut lines, &format!("{prefix}{name}::"), name, &crates[of]);
             }
             [of, name] => {
                 let (of, file) = origin(of, name, crates);
@@ -30,6 +26,20 @@ pub(crate) fn list(facade: &str, crates: &BTreeMap<String, Files>) -> BTreeSet<S
         }
     }
     lines
+}
+
+/// Adds what a module re-exports, and the public modules that it has.
+fn add_module(lines: &mut BTreeSet<String>, prefix: &str, module: &str, files: &Files) {
+    let text = &files.iter().find(|(found, _)| found == module).expect("a module has a file").1;
+    for (_, path) in reexports(text) {
+        let [file, item] = path.as_slice() else { panic!("{path:?} is deeper than a file") };
+        add(lines, prefix, item, files, &format!("{module}::{file}"));
+    }
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("pub mod ").and_then(|rest| rest.strip_suffix(';')) {
+            add_module(lines, &format!("{prefix}{name}::"), &format!("{module}::{name}"), files);
+        }
+    }
 }
 
 fn is_module(files: &Files, name: &str) -> bool {
@@ -82,10 +92,12 @@ fn reexports(text: &str) -> impl Iterator<Item = (String, Vec<String>)> {
 }
 
 /// Adds a name with its items: those of its definition, and of its own implementations. These are
-/// in the same file or below; or anywhere, if no other file defines such a name.
+/// in the same file, beside it or below; or anywhere, if no other file defines such a name.
 fn add(lines: &mut BTreeSet<String>, prefix: &str, name: &str, files: &Files, file: &str) {
     lines.insert(format!("{prefix}{name}"));
-    let is_near = |module: &str| module == file || module.starts_with(&format!("{file}::"));
+    let folder = file.rsplit_once("::").map(|(folder, _)| folder);
+    let is_beside = |module: &str| folder.is_some() && module.rsplit_once("::").map(|(folder, _)| folder) == folder;
+    let is_near = |module: &str| is_beside(module) || module == file || module.starts_with(&format!("{file}::"));
     let is_only = files.iter().filter(|(_, text)| text.lines().any(|line| defines(line, name))).count() == 1;
     for (_, text) in files.iter().filter(|(module, _)| is_only || is_near(module)) {
         for item in items(text, name) {

@@ -18,7 +18,8 @@
 //! - *Deferred additions* ([`PieceTx::add`]) are published together, every 20 ms, at a moment when
 //!   neither a publisher nor a subscriber is under way.
 //!
-//! `docs/decisions/0095` and `0096` say why it is so, and `docs/chopping.md` is a guide.
+//! `docs/decisions/0095` and `0096` say why it is so, and `docs/chopping.md` is a guide. Clusters
+//! have the same in `cluster::chopped`.
 //!
 //! # Example
 //!
@@ -78,28 +79,31 @@
 //! ```
 
 mod access;
-mod additions;
+pub(crate) mod additions;
+#[cfg(feature = "cluster")]
+mod both;
 mod call;
+pub(crate) mod draft;
 mod many;
 mod moment;
-mod permits;
-mod plan;
-mod procedure;
+pub(crate) mod permits;
+pub(crate) mod plan;
+pub(crate) mod procedure;
 mod program;
 mod reader;
 mod registered;
 mod registration;
-mod remainder;
+pub(crate) mod remainder;
 mod room;
 mod source;
-mod stop;
+pub(crate) mod stop;
 
 pub use access::PieceTx;
 pub use additions::{Addable, Sum};
 pub use call::Call;
 #[doc(hidden)]
 pub use call::{Around, Bare};
-pub use procedure::{Code, MayAbort, Nothing, Procedure, Then};
+pub use procedure::{Code, MayAbort, Nothing, Pieces, Procedure, Then};
 pub use program::Procedures;
 pub use reader::Reader;
 pub use registered::Registered;

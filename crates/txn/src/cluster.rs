@@ -69,6 +69,8 @@ mod builder;
 mod carry;
 mod change;
 mod changing;
+#[cfg(feature = "chopping")]
+pub mod chopped;
 mod claims;
 mod clock;
 mod closing;

@@ -155,6 +155,10 @@ pub enum Mutation {
     RemainderNotRemoved,
     /// A database serves before what is left of chopped transactions is finished.
     UnfinishedServed,
+    /// How far a transaction of a cluster has come is noted after its piece has committed.
+    ProgressApart,
+    /// A piece of a cluster's transaction runs whether it is the next one or not.
+    ProgressNotCompared,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
     /// A transaction by verbs does not look at the views of the owners whose rows it locks, leases

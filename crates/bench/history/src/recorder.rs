@@ -172,8 +172,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Returns this moment, in nanoseconds where time is real. Waits until it is later than all earlier moments of this
-    /// clock: transactions of one thread never seem to overlap, however coarse the clock is.
+    /// Returns this moment, in nanoseconds where time is real. Waits until it is later than all
+    /// earlier moments of this clock: transactions of one thread never seem to overlap, however
+    /// coarse the clock is.
     pub fn moment(&mut self) -> u64 {
         self.moment_after(0)
     }

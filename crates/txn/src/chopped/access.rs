@@ -68,9 +68,9 @@ use crate::{
 /// ```
 pub struct PieceTx<'t, 'db, S: Config = DefaultConfig> {
     pub(super) tx: &'t mut Tx<'db, S>,
-    permits: &'t Permits,
+    pub(super) permits: &'t Permits,
     /// Additions that are deferred.
-    additions: &'t mut Vec<u8>,
+    pub(super) additions: &'t mut Vec<u8>,
 }
 
 impl<S: Config> fmt::Debug for PieceTx<'_, '_, S> {

@@ -76,11 +76,11 @@ const HEAD: usize = 12;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Sum<R> {
-    pub(super) rows: R,
+    pub(crate) rows: R,
     /// Its place in the program.
-    pub(super) number: u8,
+    pub(crate) number: u8,
     /// The hash of its column's name.
-    pub(super) id: u64,
+    pub(crate) id: u64,
 }
 
 copied! {
@@ -123,7 +123,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
 }
 
 /// Notes an addition. If it fails, `bytes` are of no use any more.
-pub(super) fn defer<R: Addable>(
+pub(crate) fn defer<R: Addable>(
     bytes: &mut Vec<u8>,
     sum: u64,
     write_key: impl FnOnce(&mut Vec<u8>),
@@ -146,14 +146,14 @@ pub(super) fn defer<R: Addable>(
 
 /// An addition as it was noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Addition<'b> {
-    pub(super) sum: u64,
-    pub(super) key: &'b [u8],
-    pub(super) by: &'b [u8],
+pub(crate) struct Addition<'b> {
+    pub(crate) sum: u64,
+    pub(crate) key: &'b [u8],
+    pub(crate) by: &'b [u8],
 }
 
 /// Takes the first addition off `bytes`. `None` if they are damaged.
-pub(super) fn take<'b>(bytes: &mut &'b [u8]) -> Option<Addition<'b>> {
+pub(crate) fn take<'b>(bytes: &mut &'b [u8]) -> Option<Addition<'b>> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     let [sum @ .., a, b, c, d] = *head;
     let (key, rest) = rest.split_at_checked(u16::from_le_bytes([a, b]).into())?;
@@ -163,10 +163,7 @@ pub(super) fn take<'b>(bytes: &mut &'b [u8]) -> Option<Addition<'b>> {
 }
 
 /// Adds to a sum what was deferred.
-pub(super) trait Apply<S: Config>: fmt::Debug + Send + Sync {
-    /// Returns the number of the table.
-    fn table(&self) -> u16;
-
+pub(crate) trait Apply<S: Config>: fmt::Debug + Send + Sync {
     fn apply(&self, tx: &mut Tx<'_, S>, addition: Addition<'_>) -> Result<(), Error>;
 }
 
@@ -175,10 +172,6 @@ where
     R: Addable + Send + Sync,
     R::Row: AddAssign + Borrow<R::Given>,
 {
-    fn table(&self) -> u16 {
-        self.rows.table().number
-    }
-
     fn apply(&self, tx: &mut Tx<'_, S>, addition: Addition<'_>) -> Result<(), Error> {
         let table = tx.name_of(self.rows.table().number);
         let key = R::Key::from_bytes(addition.key).ok_or(Error::Key { table })?;

@@ -6,18 +6,18 @@ use crate::{ChoppedError, Error};
 
 /// What an access does, a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Access(u8);
+pub(crate) struct Access(u8);
 
 impl Access {
-    pub(super) const READ: Self = Self(1);
-    pub(super) const UPDATE: Self = Self(1 << 1);
-    pub(super) const ADD: Self = Self(1 << 2);
-    pub(super) const INSERT: Self = Self(1 << 3);
-    pub(super) const REMOVE: Self = Self(1 << 4);
-    pub(super) const SEARCH: Self = Self(1 << 5);
+    pub(crate) const READ: Self = Self(1);
+    pub(crate) const UPDATE: Self = Self(1 << 1);
+    pub(crate) const ADD: Self = Self(1 << 2);
+    pub(crate) const INSERT: Self = Self(1 << 3);
+    pub(crate) const REMOVE: Self = Self(1 << 4);
+    pub(crate) const SEARCH: Self = Self(1 << 5);
 
     /// Returns what a described access allows. A row that is updated or removed is read, too.
-    pub(super) fn allowed_by(kind: Kind) -> Self {
+    pub(crate) fn allowed_by(kind: Kind) -> Self {
         match kind {
             Kind::Read => Self::READ,
             Kind::Update => Self(Self::READ.0 | Self::UPDATE.0),
@@ -43,34 +43,34 @@ impl Access {
 
 /// What a piece may do.
 #[derive(Debug, Default)]
-pub(super) struct Permits {
+pub(crate) struct Permits {
     /// The accesses to each table, up to the last that it may access.
     tables: Vec<u8>,
     /// A bit for each sum whose additions are deferred.
-    pub(super) defers: u64,
+    pub(crate) defers: u64,
     /// The names of the transaction and the piece.
-    pub(super) piece: String,
+    pub(crate) piece: String,
 }
 
 impl Permits {
-    pub(super) fn of(piece: String) -> Self {
+    pub(crate) fn of(piece: String) -> Self {
         Self { piece, ..Self::default() }
     }
 
-    pub(super) fn allow(&mut self, table: u16, access: Access) {
+    pub(crate) fn allow(&mut self, table: u16, access: Access) {
         let table = usize::from(table);
         self.tables.resize(self.tables.len().max(table + 1), 0);
         self.tables[table] |= access.0;
     }
 
     #[inline]
-    pub(super) fn has(&self, table: u16, access: Access) -> bool {
+    pub(crate) fn has(&self, table: u16, access: Access) -> bool {
         self.tables.get(usize::from(table)).is_some_and(|allowed| allowed & access.0 != 0)
     }
 
     /// Returns the error for an access that is not allowed.
     #[cold]
-    pub(super) fn refuse(&self, table: &'static str, access: Access) -> Error {
+    pub(crate) fn refuse(&self, table: &'static str, access: Access) -> Error {
         ChoppedError::Undeclared { piece: self.piece.clone(), table, access: access.word() }.into()
     }
 }

@@ -8,33 +8,33 @@ use crate::{Config, mutation::Mutation};
 
 /// The plan of one transaction.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) pieces: Vec<Planned>,
+pub(crate) struct Plan {
+    pub(crate) pieces: Vec<Planned>,
     /// The last piece with an effect.
-    pub(super) last_effect: usize,
+    pub(crate) last_effect: usize,
     /// How many pieces have an effect.
-    pub(super) effects: usize,
+    pub(crate) effects: usize,
     /// Identifies the pieces, so that another version of the program does not take its own to be
     /// these.
-    pub(super) fingerprint: u64,
+    pub(crate) fingerprint: u64,
     /// Held while the transaction runs, if it runs alone.
-    pub(super) alone: Option<Mutex<()>>,
+    pub(crate) alone: Option<Mutex<()>>,
     /// Whether a moment waits for it: it has several pieces.
-    pub(super) is_counted: bool,
+    pub(crate) is_counted: bool,
     /// Whether it takes part in publications.
-    pub(super) is_party: bool,
+    pub(crate) is_party: bool,
 }
 
 /// One piece: those of the description that run together.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(crate) struct Planned {
     /// Their places in the description.
-    pub(super) members: Vec<usize>,
-    pub(super) has_effect: bool,
+    pub(crate) members: Vec<usize>,
+    pub(crate) has_effect: bool,
 }
 
 impl Plan {
-    pub(super) fn of<S: Config>(chopping: &Chopping, transaction: usize) -> Self {
+    pub(crate) fn of<S: Config>(chopping: &Chopping, transaction: usize) -> Self {
         let chopped = &chopping.transactions()[transaction];
         let pieces = if S::has(Mutation::MergeLeftOut) { apart(chopped) } else { merged(chopped) };
         let last_effect = pieces.iter().rposition(|piece| piece.has_effect).unwrap_or(0);
@@ -87,7 +87,7 @@ fn fingerprint(chopping: &Chopping, transaction: usize) -> u64 {
 }
 
 /// Returns whether a transaction is read by two rounds, and if it is, whether after a publication.
-pub(super) fn two_rounds(chopped: &Chopped) -> Option<bool> {
+pub(crate) fn two_rounds(chopped: &Chopped) -> Option<bool> {
     match chopped.execution() {
         Execution::TwoRounds { after_publication } => Some(after_publication),
         _ => None,

@@ -18,8 +18,8 @@ use crate::{Config, Error};
 ///
 /// See [`chopped`](super).
 pub struct Procedure<S: Config, St, L = Nothing> {
-    pub(super) described: Transaction<'static>,
-    pub(super) code: L,
+    pub(crate) described: Transaction<'static>,
+    pub(crate) code: L,
     types: PhantomData<fn(S, St)>,
 }
 
@@ -34,11 +34,18 @@ impl<S: Config, St, L: Code<S, St>> fmt::Debug for Procedure<S, St, L> {
 /// # Example
 ///
 /// See [`chopped`](super).
-pub trait Code<S: Config, St>: Send + Sync + 'static {
+pub trait Code<S: Config, St>: Pieces {
     /// Runs the piece at this place of the description.
     #[doc(hidden)]
     fn run(&self, place: usize, tx: &mut PieceTx<'_, '_, S>, state: &mut St) -> Result<(), Error>;
+}
 
+/// The names of the pieces that have code, on one node or in a cluster.
+///
+/// # Example
+///
+/// See [`chopped`](super).
+pub trait Pieces: Send + Sync + 'static {
     /// Calls `visit` with the name of each piece, and whether it may abort.
     #[doc(hidden)]
     fn visit(&self, visit: &mut dyn FnMut(&'static str, bool));
@@ -63,7 +70,26 @@ pub struct Then<L, F> {
     name: &'static str,
     /// The place in the description. `None` if it has no such piece.
     place: Option<usize>,
+    may_abort: bool,
     run: F,
+}
+
+impl<L, F> Then<L, F> {
+    /// Adds the code of one more piece of this description.
+    pub(crate) fn new(
+        before: L,
+        described: &Transaction<'static>,
+        (name, may_abort): (&'static str, bool),
+        run: F,
+    ) -> Self {
+        Self { before, name, place: described.place(name), may_abort, run }
+    }
+
+    /// Returns the code of the piece at this place. `Err` has the code of the others.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> Result<&F, &L> {
+        if self.place == Some(place) { Ok(&self.run) } else { Err(&self.before) }
+    }
 }
 
 /// Code that may abort.
@@ -72,7 +98,7 @@ pub struct Then<L, F> {
 ///
 /// See [`chopped`](super).
 #[derive(Clone, Copy)]
-pub struct MayAbort<F>(F);
+pub struct MayAbort<F>(pub(crate) F);
 
 impl<L, F> fmt::Debug for Then<L, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,15 +113,15 @@ impl<F> fmt::Debug for MayAbort<F> {
 }
 
 impl<S: Config, St> Procedure<S, St> {
-    pub(super) fn of(described: Transaction<'static>) -> Self {
+    pub(crate) fn of(described: Transaction<'static>) -> Self {
         Self { described, code: Nothing, types: PhantomData }
     }
 }
 
 impl<S: Config, St, L> Procedure<S, St, L> {
-    fn then<F>(self, name: &'static str, run: F) -> Procedure<S, St, Then<L, F>> {
+    fn then<F>(self, name: (&'static str, bool), run: F) -> Procedure<S, St, Then<L, F>> {
         let Self { described, code, .. } = self;
-        let code = Then { before: code, name, place: described.place(name), run };
+        let code = Then::new(code, &described, name, run);
         Procedure { described, code, types: PhantomData }
     }
 
@@ -112,7 +138,7 @@ impl<S: Config, St, L> Procedure<S, St, L> {
     where
         F: Fn(&mut PieceTx<'_, '_, S>, &mut St) -> Result<(), Stop> + Send + Sync + 'static,
     {
-        self.then(name, run)
+        self.then((name, false), run)
     }
 
     /// Adds the code of a piece in which the transaction can be aborted. The description must say
@@ -126,7 +152,18 @@ impl<S: Config, St, L> Procedure<S, St, L> {
     where
         F: Fn(&mut PieceTx<'_, '_, S>, &mut St) -> Result<(), Abort> + Send + Sync + 'static,
     {
-        self.then(name, MayAbort(run))
+        self.then((name, true), MayAbort(run))
+    }
+}
+
+impl Pieces for Nothing {
+    fn visit(&self, _: &mut dyn FnMut(&'static str, bool)) {}
+}
+
+impl<L: Pieces, F: Send + Sync + 'static> Pieces for Then<L, F> {
+    fn visit(&self, visit: &mut dyn FnMut(&'static str, bool)) {
+        self.before.visit(visit);
+        visit(self.name, self.may_abort);
     }
 }
 
@@ -134,8 +171,6 @@ impl<S: Config, St> Code<S, St> for Nothing {
     fn run(&self, place: usize, _: &mut PieceTx<'_, '_, S>, _: &mut St) -> Result<(), Error> {
         unreachable!("piece {place} has no code: this was checked at the registration")
     }
-
-    fn visit(&self, _: &mut dyn FnMut(&'static str, bool)) {}
 }
 
 impl<S: Config, St, L, F> Code<S, St> for Then<L, F>
@@ -145,15 +180,10 @@ where
 {
     #[inline]
     fn run(&self, place: usize, tx: &mut PieceTx<'_, '_, S>, state: &mut St) -> Result<(), Error> {
-        if self.place == Some(place) {
-            return (self.run)(tx, state).map_err(|Stop(error)| error);
+        match self.at(place) {
+            Ok(run) => run(tx, state).map_err(|Stop(error)| error),
+            Err(before) => before.run(place, tx, state),
         }
-        self.before.run(place, tx, state)
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(&'static str, bool)) {
-        self.before.visit(visit);
-        visit(self.name, false);
     }
 }
 
@@ -164,14 +194,9 @@ where
 {
     #[inline]
     fn run(&self, place: usize, tx: &mut PieceTx<'_, '_, S>, state: &mut St) -> Result<(), Error> {
-        if self.place == Some(place) {
-            return (self.run.0)(tx, state).map_err(|Abort(error)| error);
+        match self.at(place) {
+            Ok(MayAbort(run)) => run(tx, state).map_err(|Abort(error)| error),
+            Err(before) => before.run(place, tx, state),
         }
-        self.before.run(place, tx, state)
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(&'static str, bool)) {
-        self.before.visit(visit);
-        visit(self.name, true);
     }
 }

@@ -1,24 +1,21 @@
 //! Programs: transactions with their code, which are put together to be analysed.
 
-use std::{borrow::Borrow, collections::BTreeMap, fmt, ops::AddAssign, sync::Arc};
+use std::{borrow::Borrow, fmt, ops::AddAssign, sync::Arc};
 
-use drtm_chopping::{ALL_COLUMNS, Access as Described, Options, Transaction};
+use drtm_chopping::{Access as Described, Options, Transaction};
 use serde::{Serialize, de::DeserializeOwned};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     access::PieceTx,
     additions::{Addable, Apply, Sum},
     call::{Call, Resume},
+    draft::Draft,
     procedure::{Code, Procedure},
     reader::Reader,
     room::Room,
     stop::Stop,
 };
-use crate::{ChoppedError, Config, Db, DefaultConfig, Error, Stored};
-
-/// The most sums of a program.
-const MOST_SUMS: usize = 64;
+use crate::{Config, Db, DefaultConfig, Error, Stored};
 
 /// A program that is being put together: chopped transactions with their code.
 ///
@@ -63,28 +60,11 @@ const MOST_SUMS: usize = 64;
 pub struct Procedures<S: Config = DefaultConfig> {
     pub(super) db: Db<S>,
     pub(super) room: Arc<Room<S>>,
-    pub(super) options: Options,
-    pub(super) described: Vec<Transaction<'static>>,
-    pub(super) wanted: Vec<(&'static str, &'static [&'static [&'static str]])>,
-    /// The tables of the database, by the names that descriptions have for them.
-    pub(super) tables: BTreeMap<&'static str, u16>,
-    pub(super) code: Vec<Coded<S>>,
-    pub(super) sums: Vec<Summed<S>>,
-}
-
-/// A sum, and what it is added to.
-pub(super) struct Summed<S: Config> {
-    pub(super) described: Described<'static>,
-    /// The column's name, with the table's.
-    pub(super) column: String,
-    pub(super) id: u64,
-    pub(super) apply: Box<dyn Apply<S>>,
-}
-
-/// The code of a transaction.
-pub(super) enum Coded<S: Config> {
-    Procedure { resume: Arc<dyn Resume<S>>, pieces: Vec<(&'static str, bool)> },
-    Reader,
+    pub(super) draft: Draft,
+    /// What finishes each transaction. `None` for those that only read.
+    pub(super) code: Vec<Option<Arc<dyn Resume<S>>>>,
+    /// The sums, each with its hash.
+    pub(super) sums: Vec<(u64, Box<dyn Apply<S>>)>,
 }
 
 impl<S: Config> fmt::Debug for Procedures<S> {
@@ -105,10 +85,7 @@ impl<S: Config> Procedures<S> {
         Self {
             db: db.clone(),
             room: Arc::new(Room::of(program)),
-            options: Options::ALL,
-            described: Vec::new(),
-            wanted: Vec::new(),
-            tables: BTreeMap::new(),
+            draft: Draft::new(Options::ALL),
             code: Vec::new(),
             sums: Vec::new(),
         }
@@ -125,8 +102,9 @@ impl<S: Config> Procedures<S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub fn options(self, options: Options) -> Self {
-        Self { options, ..self }
+    pub fn options(mut self, options: Options) -> Self {
+        self.draft.options = options;
+        self
     }
 
     /// Insists on the pieces of a transaction: the names of those that run together, in order. The
@@ -137,7 +115,7 @@ impl<S: Config> Procedures<S> {
     /// See [`Procedures`].
     #[must_use]
     pub fn insist(mut self, transaction: &'static str, pieces: &'static [&'static [&'static str]]) -> Self {
-        self.wanted.push((transaction, pieces));
+        self.draft.insist(transaction, pieces);
         self
     }
 
@@ -156,7 +134,7 @@ impl<S: Config> Procedures<S> {
     /// ```
     #[must_use]
     pub fn table(mut self, described: &'static str, rows: impl Stored) -> Self {
-        self.tables.insert(described, rows.table().number);
+        self.draft.name(described, rows.table().number);
         self
     }
 
@@ -181,11 +159,9 @@ impl<S: Config> Procedures<S> {
         L: Code<S, St>,
     {
         let procedure = Arc::new(procedure);
-        let mut pieces = Vec::new();
-        procedure.code.visit(&mut |name, may_abort| pieces.push((name, may_abort)));
-        self.described.push(procedure.described);
-        self.code.push(Coded::Procedure { resume: Arc::clone(&procedure) as _, pieces });
-        Call::of(Arc::clone(&self.room), procedure, self.described.len() - 1)
+        let number = self.draft.add(procedure.described, &procedure.code);
+        self.code.push(Some(Arc::clone(&procedure) as _));
+        Call::of(Arc::clone(&self.room), procedure, number)
     }
 
     /// Adds a transaction that is read as a whole, by two rounds.
@@ -197,9 +173,8 @@ impl<S: Config> Procedures<S> {
     where
         F: Fn(&mut PieceTx<'_, '_, S>, &I) -> Result<T, Stop>,
     {
-        self.described.push(described);
-        self.code.push(Coded::Reader);
-        Reader::of(Arc::clone(&self.room), code, self.described.len() - 1)
+        self.code.push(None);
+        Reader::of(Arc::clone(&self.room), code, self.draft.reader(described))
     }
 
     /// Adds a sum: rows of numbers that pieces [add](PieceTx::add) to, by the addition that their
@@ -217,16 +192,8 @@ impl<S: Config> Procedures<S> {
         R: Addable + Send + Sync + 'static,
         R::Row: AddAssign + Borrow<R::Given>,
     {
-        if self.sums.len() == MOST_SUMS {
-            return Err(ChoppedError::TooManySums { most: MOST_SUMS }.into());
-        }
-        let column = match described.column() {
-            ALL_COLUMNS => described.table_name().to_owned(),
-            column => format!("{}.{column}", described.table_name()),
-        };
-        let id = xxh3_64(column.as_bytes());
-        let sum = Sum { rows, number: self.sums.len() as u8, id };
-        self.sums.push(Summed { described, column, id, apply: Box::new(sum) });
+        let sum = self.draft.sum(described, rows)?;
+        self.sums.push((sum.id, Box::new(sum)));
         Ok(sum)
     }
 }

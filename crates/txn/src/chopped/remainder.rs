@@ -13,15 +13,15 @@ const HEAD: usize = 12;
 
 /// What is left of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Remainder {
-    pub(super) transaction: String,
-    pub(super) fingerprint: u64,
-    pub(super) next: u16,
-    pub(super) state: Vec<u8>,
+pub(crate) struct Remainder {
+    pub(crate) transaction: String,
+    pub(crate) fingerprint: u64,
+    pub(crate) next: u16,
+    pub(crate) state: Vec<u8>,
 }
 
 /// Begins the encoding of a remainder, to which the state is then appended.
-pub(super) fn begin(bytes: &mut Vec<u8>, transaction: &str, fingerprint: u64, next: usize) {
+pub(crate) fn begin(bytes: &mut Vec<u8>, transaction: &str, fingerprint: u64, next: usize) {
     // A description is a constant of the program, whose names and numbers are short.
     let name = &transaction.as_bytes()[..transaction.len().min(u16::MAX.into())];
     bytes.clear();
@@ -31,9 +31,15 @@ pub(super) fn begin(bytes: &mut Vec<u8>, transaction: &str, fingerprint: u64, ne
     bytes.extend(name);
 }
 
+/// Returns the place of the next piece. `None` if the remainder is damaged.
+pub(crate) fn next_of(bytes: &[u8]) -> Option<u16> {
+    let (_, rest) = bytes.split_first_chunk::<8>()?;
+    Some(u16::from_le_bytes(*rest.first_chunk()?))
+}
+
 impl Remainder {
     /// Reads a remainder. `None` if it is damaged.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
         let [fingerprint @ .., a, b, c, d] = *head;
         let (name, state) = rest.split_at_checked(u16::from_le_bytes([c, d]).into())?;
@@ -57,6 +63,7 @@ mod tests {
         bytes.extend([1, 2, 3]);
         let read = Remainder { transaction: "sell".to_owned(), fingerprint: 7 << 40, next: 300, state: vec![1, 2, 3] };
         assert_eq!(Remainder::decode(&bytes), Some(read));
+        assert_eq!((next_of(&bytes), next_of(&bytes[..9])), (Some(300), None));
         assert!((0..HEAD + 4).all(|end| Remainder::decode(&bytes[..end]).is_none()));
         bytes[HEAD] = 0xff;
         assert_eq!(Remainder::decode(&bytes), None, "its name is no text");

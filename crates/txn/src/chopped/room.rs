@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::{
     additions::{Apply, take},
+    draft::Analysed,
     moment::Moments,
     permits::Permits,
     plan::Plan,
@@ -92,7 +93,7 @@ pub(super) type OwnTables = (Table<u64, Raw>, Table<u64, Raw, Ordered>, u64);
 impl<S: Config> Shared<S> {
     pub(super) fn new(
         (db, program): (Db<S>, String),
-        (chopping, plans, permits): (Chopping, Vec<Plan>, Vec<Vec<Permits>>),
+        Analysed { chopping, plans, permits }: Analysed,
         (remainders, additions, last): OwnTables,
         sums: Vec<(u64, Box<dyn Apply<S>>)>,
     ) -> Self {

@@ -9,7 +9,7 @@ use crate::Error;
 /// # Example
 ///
 /// See [`PieceTx`](super::PieceTx).
-pub struct Stop(pub(super) Error);
+pub struct Stop(pub(crate) Error);
 
 impl fmt::Debug for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +22,7 @@ impl fmt::Debug for Stop {
 /// # Example
 ///
 /// See [`PieceTx`](super::PieceTx).
-pub struct Abort(pub(super) Error);
+pub struct Abort(pub(crate) Error);
 
 impl Abort {
     /// Returns the user's decision to abort the transaction, with the reason.

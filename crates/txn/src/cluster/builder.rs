@@ -711,6 +711,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             unanswered: Mutex::default(),
             tenure,
             closings: Closings::default(),
+            #[cfg(feature = "chopping")]
+            left: super::chopped::Left::new(),
             db,
         };
         Ok(Node::new(shared))

@@ -93,6 +93,9 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     /// Rounds to other nodes, by phase.
     rounds: [Cell<Rounds>; Phase::ALL.len()],
     pub(super) refusals: Cell<Refusals>,
+    /// The numbers of its chopped transactions.
+    #[cfg(feature = "chopping")]
+    pub(super) ids: super::chopped::Ids,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -125,6 +128,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             conflicts: Cell::default(),
             rounds: Default::default(),
             refusals: Cell::default(),
+            #[cfg(feature = "chopping")]
+            ids: super::chopped::Ids::default(),
         }
     }
 

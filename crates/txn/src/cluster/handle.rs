@@ -18,7 +18,12 @@ use std::{
 use drtm_rdma::{Executor, Fabric};
 use parking_lot::Mutex;
 
-use super::{ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, Worker, queue::Queue};
+#[cfg(feature = "chopping")]
+use super::queue::Job;
+use super::{
+    ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, Worker,
+    queue::{Queue, Transact, Work},
+};
 use crate::{Config, DefaultConfig, Error, Options, trace::event};
 
 /// For how long a thread is waited for that is asked what its transactions did.
@@ -271,8 +276,23 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
         T: Send + 'static,
     {
+        self.submit(Transact { options, body })
+    }
+
+    /// Gives work to the thread whose turn it is.
+    pub(super) fn submit<T: Send + 'static>(&self, work: impl Work<F, S, T>) -> Submitted<T> {
+        self.next_queue().submit(work)
+    }
+
+    /// Gives a job to the thread whose turn it is.
+    #[cfg(feature = "chopping")]
+    pub(super) fn push(&self, job: Box<dyn Job<F, S>>) {
+        self.next_queue().push(job);
+    }
+
+    fn next_queue(&self) -> &Queue<F, S> {
         let turn = self.shared.next.fetch_add(1, Relaxed) % self.shared.queues.len();
-        self.shared.queues[turn].submit(options, body)
+        &self.shared.queues[turn]
     }
 
     /// Returns what the transactions of this node's threads did since it started.

@@ -92,6 +92,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Returns what all handles of the node share.
+    #[cfg(feature = "chopping")]
+    pub(super) fn shared(&self) -> &Shared<F, S> {
+        &self.shared
+    }
+
+    /// Returns whether a worker is one of this node's.
+    #[cfg(feature = "chopping")]
+    pub(super) fn is_of(&self, worker: &Worker<'_, F, S>) -> bool {
+        Arc::ptr_eq(&self.shared, &worker.inner.node)
+    }
+
     /// Returns which node this is.
     #[must_use]
     pub fn id(&self) -> NodeId {
@@ -213,6 +225,39 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     pub fn worker<'e>(&self, endpoint: &'e Endpoint<F::Port>) -> Result<Worker<'e, F, S>, Error> {
         self.shared.only_logged.end_loading();
         Ok(Worker::new(Arc::clone(&self.shared), endpoint, Participant::new(Arc::clone(&self.shared.home))?))
+    }
+}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> Worker<'_, F, S> {
+    /// Returns a handle of the worker's node.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// assert_eq!(node.worker(&endpoint)?.node().view(), node.view());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn node(&self) -> Node<F, S> {
+        Node { shared: Arc::clone(&self.inner.node) }
     }
 }
 

@@ -58,23 +58,45 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Job<F, S> for Report<F, S> {
 /// What became of a transaction: its panic, too.
 type Outcome<T> = Result<Result<T, Error>, Box<dyn Any + Send>>;
 
-struct Submission<B, T> {
-    options: Options,
-    body: B,
+/// What a worker is to do, and has an outcome.
+pub(super) trait Work<F: Fabric, S: Config<Engine = F::Engine>, T>: Send + 'static {
+    /// Does it.
+    fn run(self, worker: Worker<'_, F, S>) -> impl Future<Output = Result<T, Error>>;
+}
+
+/// A transaction's closure.
+pub(super) struct Transact<B> {
+    pub(super) options: Options,
+    pub(super) body: B,
+}
+
+impl<F, S, B, T> Work<F, S, T> for Transact<B>
+where
+    F: Fabric,
+    S: Config<Engine = F::Engine>,
+    B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
+{
+    async fn run(self, worker: Worker<'_, F, S>) -> Result<T, Error> {
+        worker.transact_with(self.options, self.body).await
+    }
+}
+
+struct Submission<W, T> {
+    work: W,
     reply: oneshot::Sender<Outcome<T>>,
     /// Its room in the queue, until it has ended.
     room: OwnedSemaphorePermit,
 }
 
-impl<F, S, B, T> Job<F, S> for Submission<B, T>
+impl<F, S, W, T> Job<F, S> for Submission<W, T>
 where
     F: Fabric,
     S: Config<Engine = F::Engine>,
-    B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
+    W: Work<F, S, T>,
     T: Send + 'static,
 {
     fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>) {
-        let Self { options, body, reply, room } = *self;
+        let Self { work, reply, room } = *self;
         if reply.is_closed() {
             // Its future was dropped while it was queued.
             return;
@@ -83,7 +105,7 @@ where
         // If the executor has ended, the reply is dropped, and the caller told. The thread waits
         // for those that run, until it is closed.
         let _ = spawner.serve(async move {
-            let outcome = caught(worker.transact_with(options, body)).await;
+            let outcome = caught(work.run(worker)).await;
             drop(room);
             reply.send(outcome);
         });
@@ -177,7 +199,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
     }
 
     /// Adds a job. Drops it if the thread takes none any more.
-    fn push(&self, job: Box<dyn Job<F, S>>) {
+    pub(super) fn push(&self, job: Box<dyn Job<F, S>>) {
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return;
@@ -208,15 +230,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
         drop(refused);
     }
 
-    /// Submits a transaction, or refuses it.
-    pub(super) fn submit<T, B>(&self, options: Options, body: B) -> Submitted<T>
-    where
-        B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
-        T: Send + 'static,
-    {
+    /// Submits work, or refuses it.
+    pub(super) fn submit<T: Send + 'static>(&self, work: impl Work<F, S, T>) -> Submitted<T> {
         let (reply, receiver) = oneshot::channel();
         match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(room) => self.push(Box::new(Submission { options, body, reply, room })),
+            Ok(room) => self.push(Box::new(Submission { work, reply, room })),
             Err(_) => {
                 // The receiver is here.
                 let _ = reply.send(Ok(Err(ClusterError::TooManySubmitted { most: MOST_UNDER_WAY }.into())));

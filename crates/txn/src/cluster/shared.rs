@@ -7,6 +7,8 @@ use drtm_membership::Membership;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 use parking_lot::Mutex;
 
+#[cfg(feature = "chopping")]
+use super::chopped::Left;
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
@@ -64,6 +66,9 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) tenure: Option<Tenure>,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
+    /// What its chopped transactions have left.
+    #[cfg(feature = "chopping")]
+    pub(super) left: Left,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {

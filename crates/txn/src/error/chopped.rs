@@ -64,6 +64,18 @@ pub enum ChoppedError {
         /// How many.
         transactions: usize,
     },
+    /// Another node has taken the transaction to be left, and resumed it: it finishes it.
+    TakenOver {
+        /// The transaction.
+        transaction: String,
+    },
+    /// The program needs what there is on one node only, and is to run in a cluster.
+    OfOneNode {
+        /// The program.
+        program: String,
+        /// What it needs.
+        what: &'static str,
+    },
     /// The program has not been registered yet.
     NotRegistered {
         /// The program.
@@ -144,6 +156,14 @@ impl fmt::Display for ChoppedError {
             Self::HaltedOthers { transactions } => {
                 write!(f, "{transactions} transactions have halted: call `Registered::resume` first")
             }
+            Self::TakenOver { transaction } => {
+                write!(f, "`{transaction}` was resumed elsewhere, which finishes it: its result is not known here")
+            }
+            Self::OfOneNode { program, what } => write!(
+                f,
+                "the program `{program}` needs {what}, which clusters do not have: change its description, or the \
+                 options of its analysis"
+            ),
             Self::NotRegistered { program } => {
                 write!(f, "the program `{program}` is not registered: call `Procedures::register` first")
             }
