@@ -232,6 +232,7 @@ impl<E: Engine> Store<E> {
     /// # Errors
     ///
     /// When the configuration is invalid, or memory cannot be allocated.
+    #[inline(never)]
     pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
         let buckets = config.buckets()?;
         // Checked before any memory is taken: a table that fails to be created would leak it.
@@ -289,6 +290,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
 
 impl<E: Engine> Table<E> {
     /// Makes the handle of a table from its header.
+    #[inline(never)]
     fn over(base: Base<E>) -> Result<Self, KvError> {
         let numbering = Numbering::new(base.get(header::BASE)?).ok_or(KvError::NoBucket { bucket: 0 })?;
         let grows_at = Some(base.get(header::GROWS_AT)?).filter(|bits| *bits != 0).map(f64::from_bits);

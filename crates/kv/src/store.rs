@@ -255,6 +255,7 @@ impl<E: Engine> Store<E> {
 
     /// Allocates memory for something other than an object, which is never freed. Memory outside of
     /// the region, such as hints, is given back for it if necessary.
+    #[inline(never)]
     pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, KvError> {
         let mut extended = self.shared.heap.extend(self.region(), bytes, align);
         if extended.is_err() {
@@ -300,6 +301,7 @@ impl<E: Engine> Store<E> {
     /// # Example
     ///
     /// See [`Store`].
+    #[inline(never)]
     pub fn worker(&self) -> Result<Worker<E>, KvError> {
         let (number, first) = (self.shared.numbers.lock().take()?, self.shared.first);
         Ok(Worker {

@@ -317,6 +317,7 @@ impl<E: Engine> Store<E> {
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
+    #[inline(never)]
     fn create(store: &Store<E>) -> Result<Self, KvError> {
         let tree = Self::over(Base::create(store, header::HEADER, false)?);
         let root = tree.table.root()?;
@@ -326,6 +327,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Ok(tree)
     }
 
+    #[inline(never)]
     fn over(base: Base<E>) -> Self {
         let hints = Hints::new(base.region.capacity(), base.store.memory_beside(), base.store.hints_at_once());
         Self { table: Arc::new(Table::new(base, hints)), keys: PhantomData }

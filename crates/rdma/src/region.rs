@@ -465,6 +465,7 @@ impl<E: Engine> Region<E> {
     /// # Panics
     ///
     /// Panics if `align` is not a power of two of at least a word.
+    #[inline(never)]
     pub fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         assert!(align.is_power_of_two() && align >= WORD, "an alignment is a power of two of at least {WORD}");
         let allocated = self.superblock().allocated();

@@ -69,6 +69,7 @@ impl<E: Engine> Table<E> {
     /// Unlinks empty overflow buckets from a locked chain, and returns their links. They must not
     /// be reused before the chain's version has changed. Until then, readers may be in them, on
     /// their way to the buckets behind.
+    #[inline(never)]
     pub(super) fn unlink_empty(&self, main: &Bucket) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let mut empty = Vec::new();
@@ -91,6 +92,7 @@ impl<E: Engine> Table<E> {
 
     /// Returns the link of an overflow bucket that is empty, and neither links to a bucket nor is
     /// linked.
+    #[inline(never)]
     pub(super) fn new_overflow(&self) -> Result<u64, KvError> {
         // A statement of its own, so that the lock is not held while words are accessed.
         let free = self.free_overflows.lock().pop();

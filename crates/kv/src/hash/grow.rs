@@ -58,6 +58,7 @@ impl<E: Engine> Table<E> {
 
     /// Splits the next bucket. `None`: the bucket is locked, another thread has just split it, or
     /// the maximum number of buckets is reached.
+    #[inline(never)]
     pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
         let buckets = self.base.word(header::BUCKETS)?;
@@ -100,6 +101,7 @@ impl<E: Engine> Table<E> {
     /// Moves the keys selected by the hash's next bit from `old`, which is locked, to `new`, which
     /// is not in use yet. Both have the new depth afterwards. Returns the links of overflow buckets
     /// that have become empty.
+    #[inline(never)]
     fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, depth: u32) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let moves = |key: u64| K::hash(key) >> (depth - 1) & 1 != 0;

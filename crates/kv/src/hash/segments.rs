@@ -192,6 +192,7 @@ impl Segments {
     }
 
     /// Learns the place of a segment. Returns whether the segment exists.
+    #[inline(never)]
     fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<bool, KvError> {
         let at = match self.entry(region, segment)? {
             Some(entry) => region.engine().load(entry),
@@ -230,6 +231,7 @@ impl Segments {
     }
 
     /// Creates a bucket's segment if it does not exist. Returns whether it did not exist.
+    #[inline(never)]
     pub(super) fn ensure<E: Engine>(&self, store: &Store<E>, bucket: u64) -> Result<bool, KvError> {
         let region = store.region();
         if self.get(region, bucket)?.is_some() {

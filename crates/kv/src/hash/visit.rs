@@ -191,6 +191,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Copies the keys of a bucket.
+    #[inline(never)]
     fn names_of<K: Keys>(&self, number: u64) -> Result<Contents<Name>, KvError> {
         let (waiter, mut key) = (Waiter::new(), Vec::new());
         'again: loop {
@@ -220,6 +221,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Returns a bucket's key words, and the places of the records.
+    #[inline(never)]
     fn keys_of(&self, number: u64) -> Result<Contents<(u64, Place)>, KvError> {
         let engine = self.engine();
         let main = self.main_bucket(number)?;

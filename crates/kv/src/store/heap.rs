@@ -154,6 +154,7 @@ impl Heap {
 
     /// Allocates zeroed memory for something other than an object, from a gap, the region, or the
     /// pool. It is never freed.
+    #[inline(never)]
     pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         if let Some(at) = self.units.take_gap(bytes, align) {
             return Ok(at);
@@ -243,6 +244,7 @@ impl Heap {
     }
 
     /// A page of a class: the words where it begins and ends. Its objects are out.
+    #[inline(never)]
     fn page<E: Engine>(&self, region: &Region<E>, class: Class, words: u64) -> Result<(u64, u64), KvError> {
         let cut = &self.cut[usize::from(class.0)];
         let taken = cut_page(&mut cut.lock(), words, class.words());
@@ -309,6 +311,7 @@ impl Heap {
 
     /// Returns how many bytes are free in spans of other classes than this one, and the size of the
     /// objects, in bytes, that most of them are for.
+    #[inline(never)]
     pub(crate) fn free_for_others<E: Engine>(&self, engine: &E, class: Option<Class>) -> (u64, u64) {
         let mut free = [0; COUNT];
         for span in self.spans.uses(engine).filter(|span| class != Some(Class(span.class))) {
@@ -475,6 +478,7 @@ impl Pool {
     }
 
     #[cold]
+    #[inline(never)]
     fn refill<E: Engine>(&mut self, heap: &Heap, region: &Region<E>, class: Class) -> Result<u64, KvError> {
         loop {
             let mut surplus = heap.surplus[usize::from(class.0)].lock();

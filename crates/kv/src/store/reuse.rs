@@ -177,6 +177,7 @@ impl<E: Engine> Store<E> {
 
     /// Adds to an error of full memory what holds the memory: of other sizes than this class.
     #[cold]
+    #[inline(never)]
     pub(crate) fn explained(&self, error: KvError, class: Option<Class>) -> KvError {
         let KvError::Region(RegionError::Full { asked, left, capacity }) = error else { return error };
         let Shared { heap, .. } = &*self.shared;

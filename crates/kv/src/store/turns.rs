@@ -23,8 +23,6 @@
 //!
 //! See `docs/decisions/0036-turns.md`.
 
-use std::fmt::Debug;
-
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::Region;
 
@@ -129,7 +127,7 @@ impl Turn {
 /// assert!(one.turns.load(SeqCst) - began < ROUND_TURNS);
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
-pub trait Watch: Debug + Send + Sync {
+pub trait Watch: Send + Sync {
     /// Counts a turn, before the change that it is counted for becomes visible. Returns the count.
     fn turned(&self) -> u64;
 

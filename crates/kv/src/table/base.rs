@@ -77,6 +77,7 @@ impl<E: Engine> Base<E> {
     }
 
     /// Creates a header, which becomes a table's when its [kind](Self::publish) is stored.
+    #[inline(never)]
     pub(crate) fn create(store: &Store<E>, header: Header, checked: bool) -> Result<Self, KvError> {
         let at = store.extend(8 * header.words as u64, header.align)?;
         let base = Self::new(store, at, header, checked);

@@ -91,6 +91,7 @@ impl<E: Engine> Table<E> {
     /// Puts a record where the path of its key ends at another key's record. Creates the layers for
     /// the slices that both share, and the layer in which they differ.
     #[cold]
+    #[inline(never)]
     pub(super) fn put_parting(
         &self,
         point: &InsertPoint<'_, E>,
@@ -142,6 +143,7 @@ impl<E: Engine> Table<E> {
     /// The record that was there may have moved since its key was read, but it is the same key's:
     /// the leaf's stamp is unchanged.
     #[expect(clippy::too_many_arguments, reason = "two keys and what is to be put where they part")]
+    #[inline(never)]
     fn part(
         &self,
         leaf: Locked<'_, E>,
@@ -160,8 +162,8 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), Place::from_link(link))?;
         places.clear();
         record.unlock();
-        let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(point.slot))];
-        entries.sort_unstable();
+        let (one, two) = ((slice(key, parting), link), (slice(other, parting), leaf.node.link(point.slot)));
+        let mut entries = vec![one.min(two), one.max(two)];
         let mut made = Vec::with_capacity(nodes.len());
         for (node, depth) in nodes.into_iter().zip((point.depth..parting).rev()) {
             made.push(fill(node, &entries));

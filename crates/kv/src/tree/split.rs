@@ -65,6 +65,7 @@ impl<E: Engine> Table<E> {
 
     /// Splits a full node under this root, and adds an entry. `None`: a node above has changed, and
     /// nothing has been done.
+    #[inline(never)]
     fn divide<'t>(
         &'t self,
         root: Seen<'t, E>,
@@ -94,6 +95,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Puts an entry into its node on this level. Returns whether that was possible.
+    #[inline(never)]
     fn put_above(&self, root: Seen<'_, E>, level: u8, entry: Entry) -> Result<bool, KvError> {
         let Some(node) = self.try_node(root, entry.0, level)? else { return Ok(false) };
         let Some(locked) = node.try_lock() else { return Ok(false) };
@@ -107,6 +109,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Moves a full root's entries, and one more, to two new nodes below it.
+    #[inline(never)]
     fn grow(&self, root: Locked<'_, E>, entry: Entry, before: Option<u64>) -> Result<Divided, KvError> {
         let level = root.seen.level();
         let left = self.blank()?;

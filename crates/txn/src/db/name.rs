@@ -1,7 +1,7 @@
 //! Names of tables. A table can be renamed while transactions use it, and recovered names are not
 //! constants of the program.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -27,16 +27,19 @@ impl Name {
     }
 }
 
-static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+/// In their order.
+static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 /// Keeps a name until the process ends. A name is stored once, however often it is recovered or
 /// given to a table.
 pub(crate) fn kept(name: &str) -> &'static str {
     let mut kept = KEPT.lock();
-    if let Some(kept) = kept.get(name) {
-        return kept;
+    match kept.binary_search(&name) {
+        Ok(at) => kept[at],
+        Err(at) => {
+            let name = Box::leak(Box::from(name));
+            kept.insert(at, name);
+            name
+        }
     }
-    let name = Box::leak(Box::from(name));
-    kept.insert(name);
-    name
 }

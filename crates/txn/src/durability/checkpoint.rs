@@ -55,6 +55,7 @@ impl<E: Engine> Log<E> {
     /// [`Error::Poisoned`], [`Error::ReadOnly`] and [`Error::OutcomeUnknown`]. [`Error::Closed`] if
     /// the database is closed meanwhile. [`Error::Log`] when an I/O operation fails, and
     /// [`Error::NotYetDurable`] or [`Error::DiskFull`] on a full disk; the log then stays usable.
+    #[inline(never)]
     pub(crate) fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut last = self.checkpoints.lock();
         within!("checkpoint", [number = *last + 1], {

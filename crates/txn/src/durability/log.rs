@@ -178,6 +178,7 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// When no thread can be started.
+    #[inline(never)]
     pub(crate) fn start_flusher(&self) -> Result<(), LogError> {
         let Some(log) = self.me.upgrade() else { return Ok(()) };
         let flush = move || {
@@ -187,10 +188,11 @@ impl<E: Engine> Log<E> {
                 let _ = log.flush_if_dirty();
             }
         };
-        self.flusher.start("drtm-log", flush).map_err(LogError::io("start the thread that writes", "the log"))
+        self.flusher.start("drtm-log", Box::new(flush)).map_err(LogError::io("start the thread that writes", "the log"))
     }
 
     /// Requests a checkpoint from a background thread.
+    #[inline(never)]
     fn request_checkpoint(&self) {
         let Some(log) = self.me.upgrade() else { return };
         let make = move || {
@@ -205,7 +207,7 @@ impl<E: Engine> Log<E> {
         };
         if self.checkpointer.is_running() {
             self.checkpointer.wake();
-        } else if let Err(_why) = self.checkpointer.start("drtm-checkpoint", make) {
+        } else if let Err(_why) = self.checkpointer.start("drtm-checkpoint", Box::new(make)) {
             event!(warn, why = %_why, "no thread can be had that makes checkpoints");
         }
     }

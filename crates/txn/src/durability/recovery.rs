@@ -248,7 +248,7 @@ impl<'s> Recovered<'s> {
     /// in the checkpoint already.
     pub(super) fn apply(&self, mut changes: Vec<Found<'s>>, tables: &mut Tables, until: u64) -> Result<(), LogError> {
         // Each change is the only one of its epoch.
-        changes.sort_by_key(|found| found.record.epoch);
+        changes.sort_unstable_by_key(|found| found.record.epoch);
         let last = changes.last().map(|found| found.place);
         for Found { record, place } in changes {
             let change = CatalogChange::decode(&record).map_err(|damage| self.damaged(place, damage.why))?;

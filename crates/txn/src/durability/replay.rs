@@ -111,7 +111,7 @@ pub(super) fn replay<E: Engine>(
     }
     let target = &Target { store, catalog, filled: AtomicU64::new(0), missed: AtomicU64::new(0) };
     for (id, (shape, indexes)) in tables.standing() {
-        catalog.restore(store, *id, shape.clone(), indexes.clone())?;
+        catalog.restore(store, id, shape.clone(), indexes.clone())?;
     }
     let changed = match checkpoint {
         None => Vec::new(),

@@ -2,18 +2,18 @@
 //! needs.
 //!
 //! All disk operations of a log use [`Storage`] and [`StoredFile`], so that tests can replace the
-//! disk. [`Image`] separates synced from unsynced writes, can crash at any call, and can make any
-//! call fail.
+//! disk. `Image`, of the feature `simulated-disk`, separates synced from unsynced writes, can crash at
+//! any call, and can make any call fail.
 
 mod files;
+#[cfg(feature = "simulated-disk")]
 mod image;
 
 use std::{fmt::Debug, io};
 
-pub use self::{
-    files::Files,
-    image::{Fault, Image},
-};
+pub use self::files::Files;
+#[cfg(feature = "simulated-disk")]
+pub use self::image::{Fault, Image};
 
 /// One directory of files.
 pub trait Storage: Send + Sync + Debug + 'static {

@@ -5,22 +5,28 @@
 //! are applied again, with the same result, since each change states the new state and not a
 //! difference. After that, a change that does not fit is damage.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::format::{CatalogChange, TableShape};
 
 /// The tables of a log.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    standing: BTreeMap<u16, (TableShape, Vec<String>)>,
-    /// The epochs in which tables were dropped, by the tables.
-    dropped: BTreeMap<u16, u64>,
-    /// The epochs in which all rows were removed last, by the tables.
-    cleared: BTreeMap<u16, u64>,
-    /// Tables that a change names, but a checkpoint lacks: they must have been dropped while it was
-    /// made.
-    lacking: BTreeSet<u16>,
+    /// By their identities, which are given out in ascending order.
+    all: Vec<Known>,
     next: u16,
+}
+
+/// What changes say of a table.
+#[derive(Debug, Default)]
+struct Known {
+    /// The table and the names of its indexes, while it exists.
+    standing: Option<(TableShape, Vec<String>)>,
+    /// The epoch in which it was dropped.
+    dropped: Option<u64>,
+    /// The epoch in which all its rows were removed last.
+    cleared: Option<u64>,
+    /// Whether a change names it, but a checkpoint lacks it: it must have been dropped while the
+    /// checkpoint was made.
+    is_lacking: bool,
 }
 
 impl Tables {
@@ -29,11 +35,15 @@ impl Tables {
     pub(super) fn apply(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
         let id = change.table();
         self.next = self.next.max(id.saturating_add(1));
-        if self.dropped.contains_key(&id) {
+        if self.all.len() <= id.into() {
+            self.all.resize_with(usize::from(id) + 1, Known::default);
+        }
+        let known = &mut self.all[usize::from(id)];
+        if known.dropped.is_some() {
             return false;
         }
-        let Some((shape, indexes)) = self.standing.get_mut(&id) else {
-            return self.apply_to_none(change, epoch, may_be_known);
+        let Some((shape, indexes)) = &mut known.standing else {
+            return known.apply_to_none(change, epoch, may_be_known);
         };
         let has = |indexes: &[String], name: &String| indexes.contains(name);
         match change {
@@ -43,12 +53,11 @@ impl Tables {
                 true
             }
             CatalogChange::TableCleared(_) => {
-                self.cleared.insert(id, epoch);
+                known.cleared = Some(epoch);
                 true
             }
             CatalogChange::TableDropped(_) => {
-                self.standing.remove(&id);
-                self.dropped.insert(id, epoch);
+                (known.standing, known.dropped) = (None, Some(epoch));
                 true
             }
             CatalogChange::Index(_, name) => {
@@ -66,42 +75,21 @@ impl Tables {
         }
     }
 
-    /// Applies a change of a table that does not exist.
-    fn apply_to_none(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
-        match change {
-            CatalogChange::Table(id, shape) => {
-                self.standing.insert(id, (shape, Vec::new()));
-                !self.lacking.contains(&id)
-            }
-            CatalogChange::TableDropped(id) => {
-                self.lacking.remove(&id);
-                self.dropped.insert(id, epoch);
-                may_be_known
-            }
-            CatalogChange::TableRenamed(id, _)
-            | CatalogChange::TableCleared(id)
-            | CatalogChange::Index(id, _)
-            | CatalogChange::IndexDropped(id, _) => {
-                self.lacking.insert(id);
-                may_be_known
-            }
-        }
-    }
-
     /// Returns whether all changes fit together.
     pub(super) fn are_whole(&self) -> bool {
-        self.lacking.is_empty()
+        !self.all.iter().any(|known| known.is_lacking)
     }
 
     /// Returns the epoch in which a table was dropped.
     pub(super) fn dropped_in(&self, table: u16) -> Option<u64> {
-        self.dropped.get(&table).copied()
+        self.all.get(usize::from(table))?.dropped
     }
 
     /// Returns whether rows of an epoch are in no table: it was dropped, or they were removed with
     /// all others.
     pub(super) fn lack(&self, table: u16, epoch: u64) -> bool {
-        self.dropped.contains_key(&table) || self.cleared.get(&table).is_some_and(|cleared| epoch < *cleared)
+        let is_lost = |known: &Known| known.dropped.is_some() || known.cleared.is_some_and(|cleared| epoch < cleared);
+        self.all.get(usize::from(table)).is_some_and(is_lost)
     }
 
     /// Returns an identity above those of all tables, present or dropped.
@@ -110,13 +98,38 @@ impl Tables {
     }
 
     /// Returns the existing tables, and the names of their indexes.
-    pub(super) fn standing(&self) -> impl Iterator<Item = (&u16, &(TableShape, Vec<String>))> {
-        self.standing.iter()
+    pub(super) fn standing(&self) -> impl Iterator<Item = (u16, &(TableShape, Vec<String>))> {
+        (0..).zip(&self.all).filter_map(|(id, known)| Some((id, known.standing.as_ref()?)))
+    }
+}
+
+impl Known {
+    /// Applies a change of a table that does not exist.
+    fn apply_to_none(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
+        match change {
+            CatalogChange::Table(_, shape) => {
+                self.standing = Some((shape, Vec::new()));
+                !self.is_lacking
+            }
+            CatalogChange::TableDropped(_) => {
+                (self.is_lacking, self.dropped) = (false, Some(epoch));
+                may_be_known
+            }
+            CatalogChange::TableRenamed(..)
+            | CatalogChange::TableCleared(_)
+            | CatalogChange::Index(..)
+            | CatalogChange::IndexDropped(..) => {
+                self.is_lacking = true;
+                may_be_known
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -134,14 +147,14 @@ mod tests {
         if kind == 0 {
             return Some(CatalogChange::Table(tables.next, shape(&name)));
         }
-        let (id, (_, indexes)) = tables.standing.iter().nth(which % tables.standing.len().max(1))?;
+        let (id, (_, indexes)) = tables.standing().nth(which % tables.standing().count().max(1))?;
         let has_it = indexes.contains(&name);
         match kind {
-            1 => Some(CatalogChange::TableDropped(*id)),
-            5 => Some(CatalogChange::TableCleared(*id)),
-            2 => Some(CatalogChange::TableRenamed(*id, name)),
-            3 if !has_it => Some(CatalogChange::Index(*id, name)),
-            _ if has_it => Some(CatalogChange::IndexDropped(*id, name)),
+            1 => Some(CatalogChange::TableDropped(id)),
+            5 => Some(CatalogChange::TableCleared(id)),
+            2 => Some(CatalogChange::TableRenamed(id, name)),
+            3 if !has_it => Some(CatalogChange::Index(id, name)),
+            _ if has_it => Some(CatalogChange::IndexDropped(id, name)),
             _ => None,
         }
     }
@@ -151,7 +164,7 @@ mod tests {
     fn left(tables: Tables) -> Left {
         let next = tables.next;
         let all =
-            tables.standing().map(|(id, (shape, indexes))| (*id, (shape.clone(), indexes.iter().cloned().collect())));
+            tables.standing().map(|(id, (shape, indexes))| (id, (shape.clone(), indexes.iter().cloned().collect())));
         (all.collect(), next)
     }
 
@@ -183,7 +196,9 @@ mod tests {
                 Ok(tables)
             };
             let of_checkpoint = replayed(taken)?;
-            let mut tables = Tables { next: of_checkpoint.next, standing: of_checkpoint.standing, ..Tables::default() };
+            let standing = |known| Known { dropped: None, cleared: None, is_lacking: false, ..known };
+            let all = of_checkpoint.all.into_iter().map(standing).collect();
+            let mut tables = Tables { all, next: of_checkpoint.next };
             for (change, epoch) in changes[since..durable].iter().zip(since as u64 + 1..) {
                 prop_assert!(tables.apply(change.clone(), epoch, epoch <= taken as u64), "{change:?}");
             }

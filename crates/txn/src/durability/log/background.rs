@@ -23,7 +23,8 @@ impl Background {
     /// # Errors
     ///
     /// The system's.
-    pub(super) fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // A boxed body, so that threads are compiled once and not for each body.
+    pub(super) fn start(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         if self.is_running() {
             return Ok(());
         }

@@ -67,6 +67,7 @@ impl<E: Engine> Log<E> {
 
     /// Waits like [`wait_until_durable`](Self::wait_until_durable), but does not limit what other
     /// threads may have pending.
+    #[inline(never)]
     fn flush_until(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
         while self.durable() < epoch {
             if let Some(reason) = self.refusals.failed() {
@@ -186,6 +187,7 @@ impl<E: Engine> Log<E> {
     }
 
     /// Closes the present epoch and makes it durable. The calling thread leads.
+    #[inline(never)]
     fn flush(&self, deadline: Deadline) -> Flushed {
         let mut writer = self.writer.lock();
         if self.refusals.failed().is_some() {
@@ -207,6 +209,7 @@ impl<E: Engine> Log<E> {
         flushed
     }
 
+    #[inline(never)]
     fn flush_with(&self, writer: &mut Writer, deadline: Deadline) -> Result<Flushed, Error> {
         let epoch = self.engine().fetch_add(self.number()?, 1);
         fence_locked();

@@ -1,7 +1,7 @@
 //! Commit tokens, to be waited for by a thread or awaited as futures.
 
 use std::{
-    fmt::Debug,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -30,10 +30,17 @@ pub(crate) enum Choice {
 }
 
 /// A log, as tokens use it.
-trait Awaited: Debug + Send + Sync {
+trait Awaited: Send + Sync {
     fn is_durable(&self, epoch: u64) -> bool;
     fn wait(&self, epoch: u64, patience: Option<Duration>) -> Result<(), Error>;
     fn poll(&self, epoch: u64, task: &Waker) -> Poll<Result<(), Error>>;
+}
+
+// Not the log's own, which would be compiled into every application with all that a log has.
+impl fmt::Debug for dyn Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Log")
+    }
 }
 
 /// A commit that is visible in memory, and becomes durable later. A thread can [wait](Self::wait)

@@ -67,6 +67,7 @@ impl<E: Engine> Count<E> {
 
 impl<E: Engine> Catalog<E> {
     /// Returns a place for a table of this kind, with about this many rows.
+    #[inline(never)]
     pub(super) fn place(
         &self,
         count: &mut Count<E>,
@@ -92,6 +93,7 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Puts a new table into its place. Returns its number.
+    #[inline(never)]
     pub(super) fn put(&self, count: &mut Count<E>, place: Place<E>, new: NewTable) -> u16 {
         match place {
             Place::Former(number) => {
