@@ -410,7 +410,7 @@ fn run(case: &Case) -> (usize, Trace) {
             }
         }
     }
-    assert_eq!(sim.run_for(Duration::from_millis(400)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
+    assert_eq!(sim.run_for(Duration::from_secs(1)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
     for owner in (0..case.owners).map(NodeId) {
         let left = nodes.iter().filter(|node| case.survives(node.id()));
         let rows: Vec<_> = left.filter_map(|node| node.rows_of(owner).expect("a store")).collect();

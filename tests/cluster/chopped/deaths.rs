@@ -156,7 +156,7 @@ fn run(protocol: Protocol, seed: u64) -> Result<usize, Error> {
     let register = Register::new(options);
     let rings = Rings { backups: 1, bytes: 1 << 14, chops: true, ..Rings::default() };
     for number in 0..NODES {
-        let membership: Arc<dyn Membership> = Arc::new(register.client());
+        let membership: (Arc<dyn Membership>, _) = (Arc::new(register.client()), Duration::from_millis(1));
         let (node, tables) = kept(sim.fabric(), number, OWNERS, protocol, (rings, Some(membership)));
         let (run, register) = (Arc::clone(&run), register.clone());
         let spawned = sim.spawn(NodeId(number), move |spawner| {

@@ -28,7 +28,7 @@ const AT_ONCE: u32 = 20;
 
 /// How often in succession the leader takes nothing of this node before the node knows that it is
 /// out. It may only have been suspected for a while.
-const REFUSED: u32 = 40;
+const REFUSED: u32 = 20;
 
 /// Lets another worker do something that one does, also when this one ends.
 pub(super) struct Kept<'a>(&'a AtomicBool);

@@ -49,7 +49,7 @@ struct Leases {
 enum Role {
     Leads {
         leases: LeaderLeases,
-        /// When it was first asked, or looked for silent nodes.
+        /// When it was first asked in this view, or looked for silent nodes.
         began: Option<Duration>,
     },
     Follows {
@@ -116,7 +116,11 @@ impl Tenure {
         leases.view = next.number();
         let stays = std::mem::replace(&mut leases.leader, next.leader()) == next.leader();
         match &mut leases.role {
-            Role::Leads { leases, .. } if stays => leases.renew(others(next, self.node)),
+            Role::Leads { leases, began } if stays => {
+                leases.renew(others(next, self.node));
+                // None was heard while the view changed.
+                *began = None;
+            }
             Role::Follows { .. } if stays => {}
             role => {
                 self.until.store(0, Release);
@@ -276,6 +280,7 @@ mod tests {
         assert_eq!(leader.has_ended(at(116), NodeId(1)), Some(true));
         leader.enter(&next);
         two.enter(&next);
+        assert_eq!(leader.silent(at(200)), [], "it has just begun");
         assert!(two.holds(at(115)), "the leader is the same");
         asks(&two, &leader, at(116));
         assert!(leader.holds(at(117)));
