@@ -156,6 +156,9 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
     kept(fabric, node, owners, protocol, (rings, None))
 }
 
+/// By what nodes agree on the view, and how long a lease on it lasts.
+pub(crate) type Lasting = (Arc<dyn Membership>, Duration);
+
 /// The same where the view changes by itself when nodes die or are silent for longer than a lease, if
 /// there is a membership.
 pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
@@ -163,7 +166,7 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
     node: u16,
     owners: u16,
     protocol: Protocol,
-    (rings, membership): (Rings, Option<(Arc<dyn Membership>, Duration)>),
+    (rings, membership): (Rings, Option<Lasting>),
 ) -> (Node<F, Tested>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let builder = match rings.disks.get(usize::from(node)) {

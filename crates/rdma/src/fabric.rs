@@ -163,9 +163,9 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     fn leave(&self, node: NodeId) -> Result<(), FabricError>;
 
     /// Ends another node's incarnation for `node`: nothing that it has posted takes effect at
-    /// `node` any more, nor is it met there again, and it is [`Presence::Died`]. Whether it is
-    /// alive does not matter. Nodes whose processes share memory end it for all: the process is
-    /// killed.
+    /// `node` any more, nor is it met there again, and it is [`Died`](crate::Presence::Died).
+    /// Whether it is alive does not matter. Nodes whose processes share memory end it for all: the
+    /// process is killed.
     ///
     /// Returns whether that is so by now. Otherwise it is under way, and is to be asked for again.
     ///

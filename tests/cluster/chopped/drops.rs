@@ -38,11 +38,14 @@ pub(super) const COUNT: Transaction<'static> = Transaction::new(
 /// Which row is added to, and how much.
 pub(super) type Counting = (u64, u64);
 
+/// A transaction, and its program.
+type Program<F, C> = (Call<F, Tested, Counting, C>, Registered<F, Tested>);
+
 /// A transaction that adds its input to four sums, and one more to each than to the one before.
 pub(super) fn counting<'e, F: Fabric<Engine = NoHtm>>(
     worker: &Worker<'e, F, Tested>,
     chopped: Chopped,
-) -> Result<(Call<F, Tested, Counting, impl Code<F, Tested, Counting> + use<F>>, Registered<F, Tested>), Error> {
+) -> Result<Program<F, impl Code<F, Tested, Counting> + use<F>>, Error> {
     let mut program = Procedures::new(&worker.node(), chopped.progress);
     let [a, b, c, d] = DESCRIBED;
     let [in_a, in_b, in_c, in_d] = chopped.bits();

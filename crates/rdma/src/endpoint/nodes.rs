@@ -11,8 +11,8 @@ impl<P: Port> Endpoint<P> {
         self.inner().port.presence(node)
     }
 
-    /// Returns whether a node takes nothing of this incarnation any more, as far as this endpoint has
-    /// found: it was [revoked](crate::Fabric::revoke) there, or taken for dead.
+    /// Returns whether a node takes nothing of this incarnation any more, as far as this endpoint
+    /// has found: it was [revoked](crate::Fabric::revoke) there, or taken for dead.
     ///
     /// # Example
     ///

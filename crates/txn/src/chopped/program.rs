@@ -182,7 +182,7 @@ impl<S: Config> Procedures<S> {
     ///
     /// # Errors
     ///
-    /// [`ChoppedError::TooManySums`].
+    /// [`ChoppedError::TooManySums`](crate::ChoppedError::TooManySums).
     ///
     /// # Example
     ///

@@ -41,8 +41,8 @@ use crate::{
 /// Memory for where rows of other nodes were.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// How long leases last, where nothing else is said: among nodes whose deaths are certain, and among
-/// others.
+/// How long leases last, where nothing else is said: among nodes whose deaths are certain, and
+/// among others.
 const LONG_LEASE: Duration = Duration::from_secs(10);
 const SHORT_LEASE: Duration = Duration::from_secs(1);
 

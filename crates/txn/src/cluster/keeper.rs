@@ -1,10 +1,10 @@
 //! Keeps the cluster in a view of nodes that are here: finds nodes that have died, or are silent,
 //! replaces the configuration, and changes the view.
 //!
-//! The view's leader drives, or if it is gone, the first member that is left. A driver has the leave
-//! of so many members that no other one can have it, and that no former leader has authority any
-//! more. It replaces the configuration at the [`Membership`] before it tells any node: so there is
-//! one view of each number, and a driver that dies leaves the next one what it has begun. A node
+//! The view's leader drives, or if it is gone, the first member that is left. A driver has the
+//! leave of so many members that no other one can have it, and that no former leader has authority
+//! any more. It replaces the configuration at the [`Membership`] before it tells any node: so there
+//! is one view of each number, and a driver that dies leaves the next one what it has begun. A node
 //! that can't reach the membership, or too few members, goes on in its view as long as it has a
 //! lease, and changes nothing.
 

@@ -42,8 +42,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node is gone, or since
-    /// the view changes. Returns a conflict then, since the transaction runs again.
+    /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node is
+    /// gone, or since the view changes. Returns a conflict then, since the transaction runs again.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.endpoint().presence(node).here().is_none()
     }
 
-    /// Waits until a node can be met that could not be asked, or until something holds, for a while.
-    /// Returns whether that is so.
+    /// Waits until a node can be met that could not be asked, or until something holds, for a
+    /// while. Returns whether that is so.
     async fn until_met_or(&self, node: NodeId, holds: impl Fn() -> bool) -> bool {
         let (until, mut pause) = (self.endpoint().now() + self.patience_for_view(), FIRST);
         while !holds() {

@@ -23,10 +23,9 @@ use super::{
     dial::Wire,
     flow::{Came, Outflow, record_in},
     hello::{Answer, CONFIRM, Hello, LinkMessage, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
-    links::is_over,
     noise::{self, HANDSHAKE, LENGTH},
     service::{LISTENER, Service},
-    shared::ENDPOINTS,
+    shared::{ENDPOINTS, is_over},
     shares::{ACCEPT, ANSWER},
 };
 

@@ -13,7 +13,7 @@ use std::{
 use drtm_htm::Engine;
 
 use crate::{
-    Incarnation, NodeId, Presence, Time,
+    Incarnation, NodeId, Time,
     fabric::{
         die,
         lifetime::{End, Life as _},
@@ -28,7 +28,7 @@ use super::{
     flow::{Came, Inflow},
     hello::{LinkMessage, Purpose, VERSION, Verdict},
     service::Service,
-    shared::Peer,
+    shared::{Peer, is_over},
 };
 
 impl<E: Engine> Service<E> {
@@ -94,7 +94,7 @@ impl<E: Engine> Service<E> {
                     let (node, incarnation) = (*node, *incarnation);
                     // Another may have come meanwhile.
                     if is_over(self.shared.presence(usize::from(node.0)), incarnation) {
-                        // It may not know that. If it does not hear it now, it does so the next time.
+                        // It may not know that. If it does not hear it now, it does so later.
                         connection.wire.out.frames().push(LinkMessage::Refusal as u8);
                         let _ = connection.wire.flush();
                         return Liveness::Closed(Some(Refusal::Stale));
@@ -308,13 +308,4 @@ fn is_silence(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
 
     matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
-}
-
-/// Returns whether an incarnation cannot be here any more, given the presence of its node.
-pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
-    match stands {
-        Presence::Never => false,
-        Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
-        Presence::Left(last) | Presence::Died(last) => last >= incarnation,
-    }
 }

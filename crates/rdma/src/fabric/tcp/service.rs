@@ -25,9 +25,8 @@ use super::{
     bell::{Interest, Ready},
     connection::{Connection, Links, Liveness, Role},
     dial::Wire,
-    links::is_over,
     responder::Hand,
-    shared::{Peer, Shared},
+    shared::{Peer, Shared, is_over},
     shares::Shares,
 };
 

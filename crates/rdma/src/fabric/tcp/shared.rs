@@ -16,7 +16,7 @@ use drtm_htm::{Engine, Word};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    FabricError, NodeId, Offset, Presence, Region, RegionId, VerbError,
+    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError,
     endpoint::port::ReplyTo,
     fabric::{
         lifetime::{End, Life, Lifetime},
@@ -291,5 +291,14 @@ impl<E: Engine> Shared<E> {
             incarnation: self.home.incarnation,
             at: self.at,
         }
+    }
+}
+
+/// Returns whether an incarnation cannot be here any more, given the presence of its node.
+pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
+    match stands {
+        Presence::Never => false,
+        Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
+        Presence::Left(last) | Presence::Died(last) => last >= incarnation,
     }
 }

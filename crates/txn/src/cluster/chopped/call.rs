@@ -74,9 +74,9 @@ where
     ///
     /// [`Error::Aborted`] if a piece has aborted it, and any other error of a piece before the
     /// first with an effect: then nothing has happened, unless the error says otherwise.
-    /// [`ChoppedError::Halted`] if a later piece has failed. [`ChoppedError::TakenOver`] if it was
-    /// resumed elsewhere meanwhile, which finishes it. [`Error::OtherDatabase`] if the worker is of
-    /// another node.
+    /// [`Halted`](crate::ChoppedError::Halted) if a later piece has failed.
+    /// [`TakenOver`](crate::ChoppedError::TakenOver) if it was resumed elsewhere meanwhile, which
+    /// finishes it. [`Error::OtherDatabase`] if the worker is of another node.
     ///
     /// # Example
     ///

@@ -13,7 +13,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::get_many`], or when it is not declared.
+    /// As for [`Transaction::get_many`](crate::Transaction::get_many), or when it is not declared.
     ///
     /// # Example
     ///
@@ -31,7 +31,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::range`], or when it is not declared.
+    /// As for [`Transaction::range`](crate::Transaction::range), or when it is not declared.
     ///
     /// # Example
     ///
@@ -91,7 +91,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::first`], or when it is not declared.
+    /// As for [`Transaction::first`](crate::Transaction::first), or when it is not declared.
     ///
     /// # Example
     ///
@@ -110,7 +110,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::last`], or when it is not declared.
+    /// As for [`Transaction::last`](crate::Transaction::last), or when it is not declared.
     ///
     /// # Example
     ///
@@ -128,7 +128,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::insert_many`], or when it is not declared.
+    /// As for [`Transaction::insert_many`](crate::Transaction::insert_many), or when it is not declared.
     ///
     /// # Example
     ///
@@ -147,7 +147,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::pop_first`], or when it is not declared.
+    /// As for [`Transaction::pop_first`](crate::Transaction::pop_first), or when it is not declared.
     ///
     /// # Example
     ///
@@ -166,7 +166,7 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::prefetch`].
+    /// As for [`Transaction::prefetch`](crate::Transaction::prefetch).
     ///
     /// # Example
     ///
