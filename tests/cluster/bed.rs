@@ -159,8 +159,8 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
 /// By what nodes agree on the view, and how long a lease on it lasts.
 pub(crate) type Lasting = (Arc<dyn Membership>, Duration);
 
-/// The same where the view changes by itself when nodes die or are silent for longer than a lease, if
-/// there is a membership.
+/// The same where the view changes by itself when nodes die or are silent for longer than a lease,
+/// if there is a membership.
 pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
     fabric: &F,
     node: u16,

@@ -42,8 +42,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node is
-    /// gone, or since the view changes. Returns a conflict then, since the transaction runs again.
+    /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node
+    /// is gone, or since the view changes. Returns a conflict then, since the transaction runs
+    /// again.
     ///
     /// # Errors
     ///

@@ -2,8 +2,8 @@
 //! needs.
 //!
 //! All disk operations of a log use [`Storage`] and [`StoredFile`], so that tests can replace the
-//! disk. `Image`, of the feature `simulated-disk`, separates synced from unsynced writes, can crash at
-//! any call, and can make any call fail.
+//! disk. `Image`, of the feature `simulated-disk`, separates synced from unsynced writes, can crash
+//! at any call, and can make any call fail.
 
 mod files;
 #[cfg(feature = "simulated-disk")]

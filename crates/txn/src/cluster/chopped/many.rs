@@ -128,7 +128,8 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::insert_many`](crate::Transaction::insert_many), or when it is not declared.
+    /// As for [`Transaction::insert_many`](crate::Transaction::insert_many), or when it is not
+    /// declared.
     ///
     /// # Example
     ///
@@ -147,7 +148,8 @@ impl<T: Named> PieceTx<'_, T> {
     ///
     /// # Errors
     ///
-    /// As for [`Transaction::pop_first`](crate::Transaction::pop_first), or when it is not declared.
+    /// As for [`Transaction::pop_first`](crate::Transaction::pop_first), or when it is not
+    /// declared.
     ///
     /// # Example
     ///

@@ -207,8 +207,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             return;
         }
         self.release_log(state);
+        let is_out = self.is_out();
         for Logged { ring, position, .. } in state.log.records.drain(..) {
-            ring.producer.borrow_mut().settle(position);
+            // What a node that is out leaves is others' to decide. Some may still listen to it.
+            if !is_out {
+                ring.producer.borrow_mut().settle(position);
+            }
         }
         self.rings.wake_sender();
     }

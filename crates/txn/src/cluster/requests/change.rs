@@ -74,10 +74,6 @@ impl Request for Prepare {
         if S::has(Mutation::UnlockedBeforeCarried) {
             changing.open();
         }
-        let closed = match &node.home.backup {
-            Some(backup) => backup.close(|producer| changing.is_closed(producer), !S::has(Mutation::ReplicasNotLogged)),
-            None => Ok(()),
-        };
         // Nothing that they have posted takes effect after this, and they do not come back.
         let mut dead = body.dead.iter().map(|Corpse { node, incarnation }| (NodeId(node), Incarnation(incarnation)));
         let is_cut_off = node.tenure.is_none()
@@ -87,6 +83,13 @@ impl Request for Prepare {
                 // It was never here.
                 Err(error) => matches!(error, FabricError::UnknownNode { .. }),
             });
+        // What they have written until then is found.
+        let closed = match &node.home.backup {
+            Some(backup) if is_cut_off => {
+                backup.close(|producer| changing.is_closed(producer), !S::has(Mutation::ReplicasNotLogged))
+            }
+            _ => Ok(()),
+        };
         let is_quiet = match closed {
             Ok(()) => changing.is_quiet() && is_cut_off,
             Err(Refusal::Locked) => false,
