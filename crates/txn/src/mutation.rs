@@ -184,10 +184,6 @@ pub enum Mutation {
     UnlockedBeforeCarried,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
-    /// A view opens although nodes that it is without have leases.
-    LeasesNotAwaited,
-    /// A member acknowledges a view although it has promised not to.
-    PromiseBroken,
     /// The memory of members stays open to nodes that the view is without.
     AccessLeft,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

@@ -146,9 +146,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         nodes: &[NodeId],
         dead: &[(NodeId, Incarnation)],
     ) -> Result<(), ClusterError> {
-        let Some(tenure) = self.node.tenure.as_ref().filter(|_| !S::has(Mutation::LeasesNotAwaited)) else {
-            return Ok(());
-        };
+        let Some(tenure) = &self.node.tenure else { return Ok(()) };
         let is_done = |node: NodeId| nodes.contains(&node) || self.is_certainly_gone(node);
         for node in dead.iter().map(|(node, _)| *node).filter(|node| !is_done(*node)) {
             while tenure.has_ended(self.endpoint().now(), node) == Some(false) {

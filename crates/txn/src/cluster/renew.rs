@@ -17,7 +17,7 @@ use super::{
     requests::tenure::{AskFor, Renew},
     tenure::Tenure,
 };
-use crate::{Config, Error, mutation::Mutation};
+use crate::{Config, Error};
 
 /// How often another worker of the node looks whether it is to do something that one does.
 const TURN_AFTER: Duration = Duration::from_millis(10);
@@ -88,7 +88,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let Some(tenure) = &self.node.tenure else { return true };
         tenure.is_free(self.endpoint().now(), Duration::ZERO, driver)
             || self.is_certainly_gone(self.node.view.view().leader())
-            || S::has(Mutation::PromiseBroken)
     }
 
     /// Returns whether nothing of a node that is gone goes on anywhere.
