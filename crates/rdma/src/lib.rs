@@ -51,6 +51,7 @@ mod region;
 pub mod rpc;
 #[cfg(feature = "cluster")]
 mod sync;
+pub mod system;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
 #[cfg(feature = "cluster")]

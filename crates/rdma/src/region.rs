@@ -33,7 +33,7 @@ use std::{
 
 use drtm_htm::{Engine, Sharing, Word, prefetch_at, prefetch_later};
 
-use crate::{Loopback, Offset};
+use crate::{Loopback, Offset, system};
 #[cfg(feature = "model")]
 use boxed::Mapping;
 #[cfg(not(feature = "model"))]
@@ -227,7 +227,7 @@ impl<E: Engine> Region<E> {
         if self.file.is_some() || self.mapping.is_stocked() {
             return Ok(0);
         }
-        let page = rustix::param::page_size() as u64;
+        let page = system::page_size() as u64;
         let (first, last) = (at.bytes().next_multiple_of(page), end - end % page);
         if first >= last {
             return Ok(0);
@@ -235,37 +235,6 @@ impl<E: Engine> Region<E> {
         // SAFETY: these bytes are allocated, so they are in the mapping, which has no file.
         unsafe { self.mapping.discard(first as usize, (last - first) as usize) }.map_err(failed)?;
         Ok(last - first)
-    }
-
-    /// Creates a region that other processes can map when they get its file, which the fabric
-    /// passes. The file has no name and no size limit but the machine's memory, and is sealed
-    /// against truncation.
-    ///
-    /// # Errors
-    ///
-    /// As for [`create`](Self::create).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::Region;
-    ///
-    /// let region = Region::shared(NoHtm, 1 << 30)?;
-    /// let offset = region.extend(64, 64)?;
-    /// # let _ = offset;
-    /// # Ok::<(), drtm_rdma::RegionError>(())
-    /// ```
-    pub fn shared(engine: E, capacity: u64) -> Result<Self, RegionError> {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-
-        engine.admits(Sharing::Processes)?;
-        let failed =
-            |errno: rustix::io::Errno| RegionError::Allocate { bytes: superblock::BYTES, source: errno.into() };
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file: File = memfd_create("drtm-region", flags).map_err(failed)?.into();
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).map_err(failed)?;
-        Self::create(engine, file, capacity)
     }
 
     /// Creates a region that other processes can [open](Self::open), in an empty file: on a memory
@@ -617,6 +586,5 @@ fn allocate(file: &File, bytes: u64, capacity: u64) -> Result<(), RegionError> {
         return Ok(());
     }
     let bytes = bytes.next_multiple_of(AHEAD).min(capacity);
-    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)
-        .map_err(|errno| RegionError::Allocate { bytes, source: errno.into() })
+    system::allocate(file, bytes).map_err(|source| RegionError::Allocate { bytes, source })
 }

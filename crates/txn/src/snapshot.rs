@@ -41,8 +41,7 @@ use std::{
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
-use drtm_rdma::Offset;
-use rustix::time::{ClockId, clock_gettime};
+use drtm_rdma::{Offset, system::coarse_time};
 
 use crate::{
     commit::epoch::{epoch_of, first_after},
@@ -299,8 +298,7 @@ impl Snapshots {
 
 /// Returns the time by the system's coarse clock, which costs a few nanoseconds to read.
 fn now() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    1_000_000_000 * now.tv_sec as u64 + now.tv_nsec as u64
+    coarse_time().as_nanos() as u64
 }
 
 /// Claims a slot, if one is free.

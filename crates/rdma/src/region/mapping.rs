@@ -1,9 +1,13 @@
 //! Address space as words. All raw memory of this crate is here.
 
-use std::{fs::File, io};
+use std::{
+    ffi::{c_int, c_void},
+    fs::File,
+    io,
+    os::fd::AsRawFd,
+};
 
 use drtm_htm::Word;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// The size of a huge page. Mappings are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
@@ -16,7 +20,7 @@ const HUGE_PAGE: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Mapping {
     /// The whole reservation: the words, and what was skipped to align them.
-    reserved: *mut std::ffi::c_void,
+    reserved: *mut c_void,
     reserved_bytes: usize,
     words: *mut Word,
     bytes: usize,
@@ -34,37 +38,33 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps memory that is private to this process.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
-        Self::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE)
+        Self::reserve(bytes, libc::PROT_READ | libc::PROT_WRITE)
     }
 
     /// Maps memory of this process alone, of the system's stock of huge pages. All of it is taken
     /// from there now, so that no access ever finds the stock empty.
     pub(super) fn stocked(bytes: usize) -> io::Result<Self> {
         let reserved_bytes = bytes.checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
-        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, protection, flags) }?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        let reserved = anonymous(reserved_bytes, libc::PROT_READ | libc::PROT_WRITE, flags)?;
         debug_assert_eq!(reserved.align_offset(HUGE_PAGE), 0, "a huge page begins there");
         Ok(Self { reserved, reserved_bytes, words: reserved.cast(), bytes, huge_pages: true, stocked: true })
     }
 
     /// Maps the memory of a file, from its beginning. The file may be shorter.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
-        let mapping = Self::reserve(bytes, ProtFlags::empty())?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        let mapping = Self::reserve(bytes, libc::PROT_NONE)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
         // SAFETY: the fixed range lies within the reservation just made, which nothing refers to
         // yet.
-        unsafe { mmap(mapping.words.cast(), bytes, protection, flags, file, 0) }?;
+        mapped(unsafe { libc::mmap(mapping.words.cast(), bytes, protection, flags, file.as_raw_fd(), 0) })?;
         Ok(mapping.advised())
     }
 
-    fn reserve(bytes: usize, protection: ProtFlags) -> io::Result<Self> {
+    fn reserve(bytes: usize, protection: c_int) -> io::Result<Self> {
         let reserved_bytes = bytes.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
-        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, protection, flags) }?;
+        let reserved = anonymous(reserved_bytes, protection, libc::MAP_PRIVATE | libc::MAP_NORESERVE)?;
         let skipped = reserved.align_offset(HUGE_PAGE);
         debug_assert!(skipped < HUGE_PAGE);
         let words = reserved.wrapping_byte_add(skipped).cast();
@@ -75,7 +75,7 @@ impl Mapping {
     /// Advises huge pages. A system without them ignores the advice.
     fn advised(mut self) -> Self {
         // SAFETY: the range was mapped by this value; the advice does not change its contents.
-        self.huge_pages = unsafe { madvise(self.words.cast(), self.bytes, Advice::LinuxHugepage) }.is_ok();
+        self.huge_pages = unsafe { libc::madvise(self.words.cast(), self.bytes, libc::MADV_HUGEPAGE) } == 0;
         self
     }
 
@@ -83,7 +83,7 @@ impl Mapping {
     pub(super) fn populate(&self, bytes: usize) -> io::Result<()> {
         let bytes = bytes.min(self.bytes);
         // SAFETY: the range was mapped by this value; what its memory holds is not changed.
-        Ok(unsafe { madvise(self.words.cast(), bytes, Advice::LinuxPopulateWrite) }?)
+        done(unsafe { libc::madvise(self.words.cast(), bytes, libc::MADV_POPULATE_WRITE) })
     }
 
     /// Returns pages to the system. Their words are then zeros.
@@ -96,7 +96,7 @@ impl Mapping {
         // SAFETY: in bounds by the caller's promise, hence mapped by this value and by nothing
         // else. To all that access the words, always atomically, it is as if zeros were stored
         // there.
-        Ok(unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?)
+        done(unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) })
     }
 
     /// Returns whether pages are huge, and stay with this mapping as long as it lives.
@@ -133,6 +133,23 @@ impl Mapping {
     }
 }
 
+/// Maps memory of this process alone, at an address of the system's choice.
+fn anonymous(bytes: usize, protection: c_int, flags: c_int) -> io::Result<*mut c_void> {
+    let flags = flags | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) })
+}
+
+/// Returns what `mmap` has mapped, or the system's error.
+fn mapped(address: *mut c_void) -> io::Result<*mut c_void> {
+    if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address) }
+}
+
+/// Returns the system's error if a call failed.
+fn done(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(feature = "cluster")]
 impl Mapping {
     /// Returns a word as an alarm.
@@ -154,7 +171,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the whole reservation is this value's, and no reference to its words outlives the
         // value.
-        let unmapped = unsafe { munmap(self.reserved, self.reserved_bytes) };
-        debug_assert!(unmapped.is_ok(), "a reservation is unmapped once, as it was made");
+        let unmapped = unsafe { libc::munmap(self.reserved, self.reserved_bytes) };
+        debug_assert_eq!(unmapped, 0, "a reservation is unmapped once, as it was made");
     }
 }

@@ -1,16 +1,48 @@
-//! What fabrics need of a region besides its words: its file, and words that are alarms.
+//! What fabrics need of a region besides its words: memory that is shared by a file, and words that
+//! are alarms.
 
 use std::fs::File;
 
-use drtm_htm::Engine;
 #[cfg(feature = "verbs")]
 use drtm_htm::Word;
-use rustix::fs::{SealFlags, fcntl_get_seals};
+use drtm_htm::{Engine, Sharing};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
+    io::Errno,
+};
 
-use super::{OutOfBounds, Region, RegionError};
+use super::{OutOfBounds, Region, RegionError, superblock};
 use crate::{Offset, sync::alarm::Alarm};
 
 impl<E: Engine> Region<E> {
+    /// Creates a region that other processes can map when they get its file, which the fabric
+    /// passes. The file has no name and no size limit but the machine's memory, and is sealed
+    /// against truncation.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Self::create).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::shared(NoHtm, 1 << 30)?;
+    /// let offset = region.extend(64, 64)?;
+    /// # let _ = offset;
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    pub fn shared(engine: E, capacity: u64) -> Result<Self, RegionError> {
+        engine.admits(Sharing::Processes)?;
+        let failed = |errno: Errno| RegionError::Allocate { bytes: superblock::BYTES, source: errno.into() };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file: File = memfd_create("drtm-region", flags).map_err(failed)?.into();
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).map_err(failed)?;
+        Self::create(engine, file, capacity)
+    }
+
     /// Opens a region that another process created with [`shared`](Self::shared): one whose file
     /// cannot be truncated.
     pub(crate) fn open_sealed(engine: E, file: File) -> Result<Self, RegionError> {

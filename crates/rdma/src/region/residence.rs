@@ -2,6 +2,8 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
+use crate::system::page_size;
+
 /// The bit of a page's entry that says that the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
@@ -10,7 +12,7 @@ const AT_ONCE: usize = 1 << 13;
 
 /// Returns how many of these bytes, from an address that begins a page, are in memory.
 pub(super) fn resident(first: usize, bytes: usize) -> io::Result<u64> {
-    let page = rustix::param::page_size();
+    let page = page_size();
     let entries = File::open("/proc/self/pagemap")?;
     let (mut read, mut present) = (vec![0; size_of::<u64>() * AT_ONCE], 0);
     let (mut next, end) = (first / page, (first + bytes).div_ceil(page));

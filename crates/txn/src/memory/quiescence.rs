@@ -67,17 +67,7 @@ impl Quiescence {
 
 #[cfg(not(feature = "model"))]
 mod barrier {
-    use rustix::thread::{MembarrierCommand, membarrier};
-
-    /// Registers this process for the barrier. Returns whether it can use it.
-    pub(super) fn register() -> bool {
-        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && pass()
-    }
-
-    /// Makes all processors that run this process pass a barrier. Returns whether they did.
-    pub(super) fn pass() -> bool {
-        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
-    }
+    pub(super) use drtm_rdma::system::{barrier as pass, register_for_barrier as register};
 }
 
 #[cfg(all(test, not(feature = "model")))]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{FallocateFlags, fallocate};
+use drtm_rdma::system;
 
 use super::{Access, DirectoryLock, Storage, StoredFile, is_full};
 use crate::durability::format::LOCK;
@@ -165,7 +165,7 @@ impl StoredFile for File {
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {
-        Ok(fallocate(self, FallocateFlags::empty(), 0, length)?)
+        system::allocate(self, length)
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
