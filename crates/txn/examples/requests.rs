@@ -2,11 +2,12 @@
 //! instructions of each kind of request. See `scripts/request-cost`.
 //!
 //! ```text
-//! requests READS WRITES INSERTS COUNT
+//! requests READS WRITES INSERTS COUNT [PROTOCOL]
 //! ```
 //!
 //! Each node runs `COUNT` transactions. One of them reads rows of the next node, changes others and
-//! inserts new ones, all in one hash table, with values of 40 bytes. The third node is the backup.
+//! inserts new ones, all in one hash table, with values of 40 bytes. The third node is the backup. The protocol is
+//! `fasst` if none is named.
 
 use std::{
     env,
@@ -82,8 +83,12 @@ impl Rows {
 }
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let [reads, writes, inserts, count] = arguments else {
-        return Err("usage: requests READS WRITES INSERTS COUNT".into());
+    let (numbers, protocol) = match arguments {
+        [numbers @ .., _] if arguments.len() == 5 => (numbers, Protocol::named(&arguments[4])),
+        numbers => (numbers, Some(Protocol::FASST)),
+    };
+    let ([reads, writes, inserts, count], Some(protocol)) = (numbers, protocol) else {
+        return Err("usage: requests READS WRITES INSERTS COUNT [PROTOCOL], such as `9 0 0 100 drtm+h`".into());
     };
     let shape = Rows { reads: reads.parse()?, writes: writes.parse()?, inserts: inserts.parse()? };
     let count: u64 = count.parse()?;
@@ -91,7 +96,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let ended = Arc::new(AtomicUsize::new(0));
     for number in 0..NODES {
         let builder = Builder::new().memory(256 << 20);
-        let builder = Node::<_, Plain>::builder_for(NoHtm, sim.fabric(), NodeId(number), builder, Protocol::FASST)?;
+        let builder = Node::<_, Plain>::builder_for(NoHtm, sim.fabric(), NodeId(number), builder, protocol)?;
         let mut builder = builder.owners((0..NODES).map(NodeId))?.backups(1)?.loads_alone();
         let rows = builder.table(OF_ROWS, Partition::by("node", |key| *key))?;
         let node = builder.start()?;
