@@ -30,8 +30,6 @@ macro_rules! requests {
             Close;
             Renew;
             Probe;
-            Hold;
-            CopyRows;
         }
     };
 }
