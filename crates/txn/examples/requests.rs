@@ -7,8 +7,7 @@
 //!
 //! Each node runs `COUNT` transactions. One of them reads rows of the next node, changes others and
 //! inserts new ones, all in one hash table, with values of 40 bytes. The third node is the backup.
-//! The protocol is
-//! `fasst` if none is named.
+//! The protocol is `fasst` if none is named.
 
 use std::{
     env,
