@@ -75,8 +75,12 @@ pub fn coarse_time() -> Duration {
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the descriptor is open as long as the file is borrowed. No memory is touched.
-    let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    done(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) })
+}
+
+/// Returns the system's error if a call failed.
+pub(crate) fn done(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Registers this process for [`barrier`], and tries it. Returns whether the process can use it.

@@ -9,6 +9,8 @@ use std::{
 
 use drtm_htm::Word;
 
+use crate::system::done;
+
 /// The size of a huge page. Mappings are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -143,11 +145,6 @@ fn anonymous(bytes: usize, protection: c_int, flags: c_int) -> io::Result<*mut c
 /// Returns what `mmap` has mapped, or the system's error.
 fn mapped(address: *mut c_void) -> io::Result<*mut c_void> {
     if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address) }
-}
-
-/// Returns the system's error if a call failed.
-fn done(result: c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(feature = "cluster")]
