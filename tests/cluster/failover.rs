@@ -20,12 +20,13 @@ use drtm_history::{History, Log, Order, Recorder, check};
 use drtm_htm::NoHtm;
 use drtm_membership::{Membership, Register, RegisterOptions};
 use drtm_rdma::{
-    Atomicity, Fabric as _, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric, Trace,
+    Atomicity, Fabric as _, Fault, Incarnation, NicProfile, NodeId, Presence, Remains, RunEnd, Sim, SimConfig,
+    SimFabric, Trace,
 };
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Options, Transaction as _,
-    cluster::{ClusterError, Node, Protocol, Worker},
+    cluster::{ClusterError, Node, Protocol, View, Worker},
 };
 use fastrand::Rng;
 
@@ -45,7 +46,10 @@ const COROUTINES: u64 = 2;
 /// How long a node may be silent.
 const LEASE: Duration = Duration::from_millis(1);
 
-/// How long a node is away that comes back: all others have changed the view by then.
+/// How long after a node is back all shards have as many replicas as before.
+const REPAIRED: Duration = Duration::from_millis(25);
+
+/// How long a node is away that wakes up: all others have changed the view by then.
 const AWAY: Duration = Duration::from_millis(20);
 
 /// What befalls a node.
@@ -58,6 +62,8 @@ enum End {
     IsCutOff,
     /// The leader takes it for dead, though it is here, and has a lease.
     IsTakenForDead,
+    /// It dies, and comes back with nothing after this.
+    ComesBack(Duration),
 }
 
 /// A cluster, and which of its nodes end when.
@@ -127,8 +133,61 @@ impl Case {
         case
     }
 
+    /// Owners die and come back: one, or another one when the first is back, or all in turn.
+    fn of_returns(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x5eed);
+        let mut case = Self::of_one_death(protocol, seed);
+        let deaths = [1, 2, case.owners][seed as usize % 3];
+        let first = random.u16(0..case.owners);
+        let (mut at, mut deaths_left) = (case.deaths[0].1, Vec::new());
+        for death in 0..deaths {
+            let away = Duration::from_nanos(random.u64(1_000..5_000_000));
+            deaths_left.push((NodeId((first + death) % case.owners), at, End::ComesBack(away)));
+            at += away + REPAIRED;
+        }
+        case.deaths = deaths_left;
+        case
+    }
+
+    /// Several owners die and come back as they like, fewer at a time than there are replicas.
+    fn of_returns_in_between(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0xfeed);
+        let mut case = Self { backups: 2, ..Self::of_one_death(protocol, seed) };
+        case.owners = case.owners.max(4);
+        let first = NodeId(random.u16(0..case.owners));
+        let second = NodeId((first.0 + random.u16(1..case.owners)) % case.owners);
+        let (at, away) = (case.deaths[0].1, Duration::from_nanos(random.u64(1_000..5_000_000)));
+        let later = at + Duration::from_nanos(random.u64(0..10_000_000));
+        case.deaths = vec![(first, at, End::ComesBack(away)), (second, later, End::Dies)];
+        case
+    }
+
     fn nodes(&self) -> u16 {
         self.owners + self.clients
+    }
+
+    /// The nodes that come back, and when.
+    fn returns(&self) -> impl Iterator<Item = (NodeId, Duration)> {
+        self.deaths.iter().filter_map(|(node, at, end)| match end {
+            End::ComesBack(away) => Some((*node, *at + *away)),
+            _ => None,
+        })
+    }
+
+    /// The lives of nodes that there are at the end: those of members, and others.
+    fn is_at_the_end(&self, node: NodeId, life: Incarnation) -> bool {
+        let has_returned = self.returns().any(|(other, _)| other == node);
+        life == Incarnation(if has_returned { 2 } else { 1 }) && (has_returned || self.survives(node))
+    }
+
+    /// How many coroutines there are: those of nodes that come back, too.
+    fn coroutines(&self) -> u64 {
+        (u64::from(self.nodes()) + self.returns().count() as u64) * COROUTINES
+    }
+
+    /// Whether the node of a coroutine is there at the end.
+    fn stays(&self, node: NodeId, number: u64) -> bool {
+        number >= u64::from(self.nodes()) * COROUTINES || self.survives(node)
     }
 
     fn survives(&self, node: NodeId) -> bool {
@@ -137,7 +196,8 @@ impl Case {
 
     /// Returns whether a node is away for a while.
     fn is_silent(&self, node: NodeId) -> bool {
-        self.deaths.iter().any(|(one, _, end)| *one == node && *end != End::Dies)
+        let is_silence = |end: &End| !matches!(end, End::Dies | End::ComesBack(_));
+        self.deaths.iter().any(|(one, _, end)| *one == node && is_silence(end))
     }
 
     fn survivors(&self) -> impl Iterator<Item = NodeId> {
@@ -151,7 +211,10 @@ struct Run {
     case: Case,
     fabric: Simulated,
     program: Program2,
-    /// Whether the last view without all that die is there.
+    /// When the first view had opened that the nodes agree on, in nanoseconds.
+    formed: AtomicU64,
+    /// Whether the last view is there: without all that die, and with all that come back, where each
+    /// shard has as many replicas as there can be.
     is_changed: AtomicBool,
     /// How often a node saw another one die before the view had changed for the first.
     in_change: AtomicUsize,
@@ -197,7 +260,7 @@ impl Run {
         let mark = MARKS + number;
         let mut id = 0;
         // One that is away is done when all others are.
-        let is_left_behind = || !self.case.survives(worker.id()) && self.is_checked.load(SeqCst);
+        let is_left_behind = || !self.case.stays(worker.id(), number) && self.is_checked.load(SeqCst);
         while (id < transactions || !self.is_changed.load(SeqCst)) && !is_left_behind() {
             id += 1;
             // Where only one owner is left, its transactions take no time.
@@ -206,7 +269,7 @@ impl Run {
                 // It begins an epoch of this node.
                 drop(worker.local().snapshot().expect("no closure runs here"));
             }
-            if random.u8(0..4) == 0 && !self.reads(&worker, tables, &mut random, log).await {
+            if random.u8(0..4) == 0 && !self.reads((&worker, number), tables, &mut random, log).await {
                 return;
             }
             let mut recording = log.begin();
@@ -219,7 +282,7 @@ impl Run {
                     true
                 }
                 Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
-                Some(Err(error)) if !self.case.survives(worker.id()) => {
+                Some(Err(error)) if !self.case.stays(worker.id(), number) => {
                     // Others decide what has become of it.
                     if let Error::Cluster(ClusterError::Evicted { may_have_happened: false }) = error {
                         recording.abort();
@@ -232,7 +295,7 @@ impl Run {
                     let marked = worker.transact(async |tx| tx.get(tables.words, mark).await).await;
                     match marked {
                         Ok(marked) => marked.is_some_and(|marked| marked == id.to_le_bytes()),
-                        Err(_) if !self.case.survives(worker.id()) => return,
+                        Err(_) if !self.case.stays(worker.id(), number) => return,
                         Err(error) => panic!("{error:?}"),
                     }
                 }
@@ -244,7 +307,7 @@ impl Run {
     /// Runs a transaction that only reads. Returns whether the node goes on.
     async fn reads(
         &self,
-        worker: &Worker<'_, Simulated, Tested>,
+        (worker, number): (&Worker<'_, Simulated, Tested>, u64),
         tables: Tables,
         random: &mut Rng,
         log: &mut Log<u64>,
@@ -262,16 +325,31 @@ impl Run {
         match seen.await {
             Ok(()) => recording.commit(),
             Err(Error::Contended { .. }) => recording.abort(),
-            Err(_) if !self.case.survives(worker.id()) => return false,
+            Err(_) if !self.case.stays(worker.id(), number) => return false,
             Err(error) => panic!("{:?}: {error:?}", worker.id()),
         }
         true
     }
 
+    /// Returns whether the life of a node is in a view with which it comes back.
+    fn has_returned(&self, view: &View, node: NodeId) -> bool {
+        let mut members = view.members().iter();
+        members.any(|member| member.node == node && member.incarnation == Some(Incarnation(2)))
+    }
+
+    /// Returns whether all that come back are members, and each shard has as many replicas as there
+    /// can be.
+    fn is_repaired(&self, view: &View) -> bool {
+        let replicas = view.members().len().min(self.case.backups + 1);
+        self.case.returns().all(|(node, _)| self.has_returned(view, node))
+            && view.placements().iter().all(|at| at.backups.len() + 1 == replicas && at.learners.is_empty())
+    }
+
     /// Lets the leader take nodes for dead whose time has come.
     fn makes_mistakes(&self, now: Duration) {
         for (node, at, end) in &self.case.deaths {
-            if *end == End::IsTakenForDead && now >= *at {
+            let formed = Duration::from_nanos(self.formed.load(SeqCst));
+            if *end == End::IsTakenForDead && now >= formed.saturating_add(*at) {
                 assert_eq!(self.fabric.revoke(NodeId(0), *node, Incarnation(1)), Ok(true));
             }
         }
@@ -303,10 +381,10 @@ impl Run {
             }
             let mut all = self.case.deaths.iter().map(|(node, ..)| node);
             let is_without = all.all(|node| match is_owner(node) {
-                true => !view.has(*node),
+                true => self.has_returned(&view, *node) || !view.has(*node),
                 false => is_dead(node) && view.number() > before,
             });
-            if is_without {
+            if is_without && self.is_repaired(&view) {
                 self.is_changed.store(true, SeqCst);
             }
             endpoint.sleep(Duration::from_micros(20)).await;
@@ -374,17 +452,56 @@ impl Run {
     }
 }
 
+/// Starts a life of a node, whose coroutines are numbered as those of a node of this number.
+fn starts(
+    sim: &Sim<NoHtm>,
+    run: &Arc<Run>,
+    register: &Register,
+    (node, number): (u16, u16),
+) -> Node<Simulated, Tested> {
+    let (id, case) = (NodeId(node), &run.case);
+    let membership: (Arc<dyn Membership>, _) = (Arc::new(register.client()), LEASE);
+    let (rings, is_silent) = (run.program.0.rings, case.is_silent(id));
+    let (node, tables) = kept(sim.fabric(), node, case.owners, case.protocol, (rings, Some(membership)));
+    let (started, run, register) = (node.clone(), Arc::clone(run), register.clone());
+    let spawned = sim.spawn(id, move |spawner| {
+        let worker = node.worker(spawner.endpoint()).expect("few workers");
+        worker.serve(&spawner);
+        let done = Rc::new(std::cell::Cell::new(0));
+        let first = u64::from(number) * COROUTINES;
+        for coroutine in 0..COROUTINES {
+            let writes = Arc::clone(&run).writes(worker.clone(), tables, first + coroutine);
+            let (done, run) = (Rc::clone(&done), Arc::clone(&run));
+            let counted = async move {
+                writes.await;
+                done.set(done.get() + 1);
+                if is_silent {
+                    run.away.fetch_sub(1, SeqCst);
+                }
+            };
+            spawner.spawn(counted).expect("it runs");
+        }
+        let watches = Arc::clone(&run).watches(node.clone(), worker.clone(), register);
+        spawner.spawn(watches).expect("it runs");
+        if run.case.stays(id, first) {
+            spawner.spawn(Arc::clone(&run).stays(worker.clone(), tables, done)).expect("it runs");
+        }
+    });
+    spawned.expect("room for an endpoint");
+    started
+}
+
 /// Runs a case. Fails with what is wrong. Returns how often one died before the view
 /// had changed for the first, and what happened in all.
 fn run(case: &Case) -> (usize, Trace) {
     let mut recorder = Recorder::counting();
-    let coroutines = u64::from(case.nodes()) * COROUTINES;
+    let coroutines = case.coroutines();
     let logs: Vec<_> = (0..=coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
     let rings = Rings { backups: case.backups, bytes: 1 << 14, ..Rings::default() };
     let keys = [2, 5, 12][case.seed as usize % 3];
     let program = Program { keys, transactions: 20, seed: case.seed, rings, logs: Arc::clone(&logs), restarts: None };
-    let survivors = case.survivors().count();
+    let survivors = case.survivors().count() + case.returns().count();
     let silent = (0..case.nodes()).filter(|node| case.is_silent(NodeId(*node)));
     let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(case.seed);
     let atomicity = if case.seed.is_multiple_of(4) { Atomicity::Hca } else { Atomicity::Global };
@@ -395,6 +512,7 @@ fn run(case: &Case) -> (usize, Trace) {
         case: case.clone(),
         fabric: sim.fabric().clone(),
         program: Program2(program),
+        formed: AtomicU64::new(u64::MAX),
         is_changed: AtomicBool::new(false),
         in_change: AtomicUsize::new(0),
         left: AtomicUsize::new(survivors),
@@ -411,38 +529,18 @@ fn run(case: &Case) -> (usize, Trace) {
     let register = Register::new(options);
     let mut nodes = Vec::new();
     for number in 0..case.nodes() {
-        let membership: (Arc<dyn Membership>, _) = (Arc::new(register.client()), LEASE);
-        let (node, tables) = kept(sim.fabric(), number, case.owners, case.protocol, (rings, Some(membership)));
-        nodes.push(node.clone());
-        let (run, register) = (Arc::clone(&run), register.clone());
-        let spawned = sim.spawn(NodeId(number), move |spawner| {
-            let worker = node.worker(spawner.endpoint()).expect("few workers");
-            worker.serve(&spawner);
-            let done = Rc::new(std::cell::Cell::new(0));
-            for coroutine in 0..COROUTINES {
-                let writes =
-                    Arc::clone(&run).writes(worker.clone(), tables, u64::from(number) * COROUTINES + coroutine);
-                let (done, run) = (Rc::clone(&done), Arc::clone(&run));
-                let counted = async move {
-                    writes.await;
-                    done.set(done.get() + 1);
-                    if run.case.is_silent(NodeId(number)) {
-                        run.away.fetch_sub(1, SeqCst);
-                    }
-                };
-                spawner.spawn(counted).expect("it runs");
-            }
-            let watches = Arc::clone(&run).watches(node.clone(), worker.clone(), register);
-            spawner.spawn(watches).expect("it runs");
-            if run.case.survives(NodeId(number)) {
-                spawner.spawn(Arc::clone(&run).stays(worker.clone(), tables, done)).expect("it runs");
-            }
-        });
-        spawned.expect("room for an endpoint");
+        nodes.push(starts(&sim, &run, &register, (number, number)));
     }
+    // Some die before the nodes have met.
+    while case.seed % 8 != 7 && !nodes.iter().all(|node| node.view().number() > 1) {
+        assert_eq!(sim.run_for(Duration::from_micros(100)), RunEnd::TimeUp, "{case:?}");
+        assert!(sim.elapsed() < Duration::from_millis(200), "{case:?}: they do not meet");
+    }
+    let formed = sim.elapsed();
+    run.formed.store(formed.as_nanos() as u64, SeqCst);
     for (node, at, end) in case.deaths.iter().copied() {
         match end {
-            End::Dies => sim.plan(at, Fault::Crash { node }),
+            End::Dies | End::ComesBack(_) => sim.plan(at, Fault::Crash { node }),
             End::Stops => sim.plan(at, Fault::Stall { node, lasts: AWAY }),
             End::IsCutOff => {
                 sim.plan(at, Fault::Partition(vec![node]));
@@ -451,9 +549,21 @@ fn run(case: &Case) -> (usize, Trace) {
             End::IsTakenForDead => {}
         }
     }
+    for ((node, at), number) in case.returns().zip(case.nodes()..) {
+        assert_eq!(
+            sim.run_for((formed + at).saturating_sub(sim.elapsed())),
+            RunEnd::TimeUp,
+            "{case:?}: it has ended before"
+        );
+        sim.restart(node, Remains::Nothing).expect("it has died");
+        nodes.push(starts(&sim, &run, &register, (node.0, number)));
+    }
     assert_eq!(sim.run_for(Duration::from_millis(500)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
+    let at_the_end = |node: &&Node<Simulated, Tested>| case.is_at_the_end(node.id(), node.incarnation());
+    let views = nodes.iter().filter(at_the_end).filter(|node| node.id().0 < case.owners).map(|node| node.view());
+    assert!(views.clone().all(|view| run.is_repaired(&view)), "{case:?}: {:?}", views.collect::<Vec<_>>());
     for owner in (0..case.owners).map(NodeId) {
-        let left = nodes.iter().filter(|node| case.survives(node.id()));
+        let left = nodes.iter().filter(at_the_end);
         let rows: Vec<_> = left.filter_map(|node| node.rows_of(owner).expect("a store")).collect();
         assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{case:?}: of the group of {owner}: {rows:?}");
     }
@@ -514,6 +624,16 @@ fn nodes_that_are_silent_are_out() {
     check_all(&all, seeds(6), Case::of_a_mistake);
 }
 
+#[test]
+fn nodes_come_back() {
+    let all: Vec<Protocol> = Protocol::with_names().collect();
+    for seed in seeds(8) {
+        let protocol = all[seed as usize % all.len()];
+        check_all(&[protocol], seed..seed + 1, Case::of_returns);
+        check_all(&[protocol], seed..seed + 1, Case::of_returns_in_between);
+    }
+}
+
 /// Whether a fault is found by some of the cases.
 fn is_found(fault: Mutation, mut seeds: Range<u64>, cases: &[fn(Protocol, u64) -> Case]) -> bool {
     let fails = |case: Case| catch_unwind(|| Setup::faulty(fault).run(|| run(&case))).is_err();
@@ -532,6 +652,12 @@ fn a_primary_that_has_not_applied_everything_is_found() {
 fn nodes_that_serve_without_a_lease_are_found() {
     assert!(is_found(Mutation::LeaseIgnored, 0..rounds(20), &[Case::of_an_owners_silence]));
     assert!(is_found(Mutation::AccessLeft, 8..8 + rounds(20), &[Case::of_an_owners_silence]));
+}
+
+#[test]
+fn a_node_that_has_not_learnt_all_rows_is_found() {
+    assert!(is_found(Mutation::PartLearnt, 0..rounds(20), &[Case::of_returns]));
+    assert!(is_found(Mutation::BelievedToHaveLearnt, 0..rounds(20), &[Case::of_returns]));
 }
 
 #[test]

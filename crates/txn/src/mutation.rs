@@ -186,6 +186,10 @@ pub enum Mutation {
     LeaseIgnored,
     /// The memory of members stays open to nodes that the view is without.
     AccessLeft,
+    /// A node that learns a group's rows copies its first table alone.
+    PartLearnt,
+    /// A node is taken to have all rows of a group while it learns them.
+    BelievedToHaveLearnt,
     /// A node that closes tells no other node, and does not wait for what others have begun there.
     ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.

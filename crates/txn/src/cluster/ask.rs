@@ -30,6 +30,8 @@ macro_rules! requests {
             Close;
             Renew;
             Probe;
+            Hold;
+            CopyRows;
         }
     };
 }

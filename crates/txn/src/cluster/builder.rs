@@ -1,7 +1,7 @@
 //! How a node is started: its tables, indexes and backups, on which all nodes agree.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -19,19 +19,20 @@ use super::{
     closings::Closings,
     events::Announcer,
     index_info::index_info,
-    log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
+    log::{Backup, LogConfig, OnlyLogged},
     participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
     remembered::Caches,
+    replicas,
     shard::SHARDS_PER_OWNER,
     shared::Shared,
     tenure::Tenure,
-    view::{Current, View, store_of},
+    view::{BETWEEN, Current, View, store_of},
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     db::lifecycle::Admission,
-    durability::format::{CatalogChange, TableShape},
+    durability::format::TableShape,
     index::Writers,
     memory::storage::KeyRef,
     mutation::Mutation,
@@ -263,6 +264,41 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///     type Engine = NoHtm;
     /// }
     ///
+    /// Bounds how many bytes of rows this node copies in a second when it becomes a backup of a
+    /// shard, which takes from what transactions have. Not bounded by default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it is zero.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric as _, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Config, Error, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let node = builder.owners(fabric.nodes())?.backups(1)?.copies_at(64 << 20)?.start()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn copies_at(mut self, bytes_per_second: u64) -> Result<Self, Error> {
+        if bytes_per_second == 0 {
+            let (must_be, is) = ("at least a byte a second", "0".to_owned());
+            return Err(Error::Config { what: "the rate at which rows are copied", must_be, is });
+        }
+        self.log.copy_rate = Some(bytes_per_second);
+        Ok(self)
+    }
+
     /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
@@ -646,8 +682,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         }
         let groups = first_view.groups();
         let own = (0..).zip(&owners).find(|(_, owner)| **owner == node).map(|(group, _): (u16, _)| group);
-        let mut stores: Vec<Option<Stored<S::Engine>>> = Vec::new();
-        stores.resize_with(tables.len() * (usize::from(groups) + 1), || None);
+        let places = tables.len() * (usize::from(groups) + 1);
+        let stores: Box<[OnceLock<Stored<S::Engine>>]> = (0..places).map(|_| OnceLock::new()).collect();
         if stores.len() > usize::from(u16::MAX) {
             return Err(Error::TooManyTables { most: usize::from(u16::MAX / (groups + 1)) });
         }
@@ -656,18 +692,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             if let (true, _) | (false, Some(_)) = (is_replicated, own) {
                 let store = store_of(table, own.filter(|_| !is_replicated), groups);
                 let storage = served.storage.clone();
-                stores[usize::from(store)] = Some(Stored { number, storage, is_replicated });
+                // Each place is one table's.
+                let _ = stores[usize::from(store)].set(Stored { number, storage, is_replicated });
             }
         }
         let is_backup = |group: &u16| first_view.placement(*group).is_some_and(|at| at.backups.contains(&node));
-        let mut replicas = Vec::new();
-        for group in (0..groups).filter(is_backup) {
-            let (stored, replica) = replica(&db, &tables, group, owners[usize::from(group)])?;
-            for (stored, table) in stored.into_iter().zip(0..) {
-                stores[usize::from(store_of(table, Some(group), groups))] = stored;
-            }
-            replicas.push(replica);
-        }
+        let replicas = match log.backups {
+            0 => Vec::new(),
+            _ => replicas::first(&db.inner, (&tables, &stores), &first_view, (own, (0..groups).filter(is_backup)))?,
+        };
         let backup = match replicas.is_empty() {
             true => None,
             false => {
@@ -682,7 +715,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();
-        engine.store(db.inner.snapshots.view(&db.inner.store)?, first_view.number().into());
+        // Where nodes agree on the view, none serves before they have met.
+        let open = if membership.is_some() { BETWEEN } else { first_view.number() };
+        engine.store(db.inner.snapshots.view(&db.inner.store)?, open.into());
         let board = protocol.adapts.then(|| Board::new(protocol.forms()));
         let default = || if fabric.capabilities().certain_deaths { LONG_LEASE } else { SHORT_LEASE };
         let lease = lease.or_else(|| membership.is_some().then(default));
@@ -692,7 +727,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             node,
             incarnation,
             shards,
-            view: Current::new(first_view.clone()),
+            view: Current::new(first_view.clone(), membership.is_some()),
             first_view,
             region,
             protocol,
@@ -708,6 +743,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             announcer: Announcer::new(),
             membership,
             is_kept: AtomicBool::new(false),
+            learns: AtomicBool::new(false),
             unanswered: Mutex::default(),
             tenure,
             closings: Closings::default(),
@@ -723,41 +759,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 fn brief(shape: TableShape) -> TableShape {
     const MOST: usize = 60;
     TableShape { types: shortened(shape.types, MOST), ..shape }
-}
-
-/// What a node has of a group: by the numbers of the cluster's tables.
-type OfGroup<E> = (Vec<Option<Stored<E>>>, Replica<E>);
-
-/// Creates the tables for a group's rows that another node served first. They are tables of the
-/// node's database, so that they are recovered with it.
-fn replica<S: Config>(
-    db: &Db<S>,
-    tables: &[Served<S::Engine>],
-    group: u16,
-    owner: NodeId,
-) -> Result<OfGroup<S::Engine>, Error> {
-    let (db, catalog) = (&*db.inner, &db.inner.catalog);
-    if let Some(log) = &db.log {
-        // What is applied is flushed in the background.
-        log.start_flusher()?;
-    }
-    let (mut stores, mut replicas) = (Vec::new(), Vec::new());
-    for served in tables {
-        if served.is_replicated {
-            stores.push(None);
-            replicas.push(None);
-            continue;
-        }
-        let of = catalog.opened(db.number, served.number, || Admission::LATEST)?;
-        let name = format!("replica of {owner}: {}", of.name.get());
-        let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
-        let table = catalog.replica(&db.store, (&name, of), announce)?.ok_or(Error::OtherDatabase)?;
-        table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
-        let id = db.log.as_ref().and_then(|_| catalog.id(table.number));
-        replicas.push(Some(ReplicaTable::new(table.storage.clone(), of.key_size(), id)));
-        stores.push(Some(Stored { number: table.number, storage: table.storage.impatient(), is_replicated: false }));
-    }
-    Ok((stores, Replica { group, tables: replicas, last_epoch: 0 }))
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {

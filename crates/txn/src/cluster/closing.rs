@@ -153,7 +153,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             return Ok(0);
         }
         let (home, mut left) = (&self.node.home, 0);
-        for table in home.stores.iter().flatten().filter(|table| !table.is_replicated) {
+        for table in home.all_stores().filter(|table| !table.is_replicated) {
             let mut tour = table.storage.tour()?;
             loop {
                 let mut locked = Vec::new();

@@ -75,6 +75,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     view: RefCell<Rc<View>>,
     /// Whether a node that was met is in another view than this one.
     pub(super) is_behind: Cell<bool>,
+    /// How many bytes of rows were copied here.
+    pub(super) bytes_learnt: Cell<u64>,
     /// For each node.
     pub(super) met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -120,6 +122,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             clock: WorkerClock::default(),
             view,
             is_behind: Cell::new(false),
+            bytes_learnt: Cell::new(0),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings,

@@ -13,6 +13,7 @@
 pub(super) mod apply;
 pub(super) mod change;
 pub(super) mod check;
+pub(super) mod learn;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod node;
@@ -27,6 +28,7 @@ use self::{
     apply::Apply,
     change::{Carry, Decide, Prepare, Report},
     check::{Check, Guard},
+    learn::{CopyRows, Hold},
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
     node::{Clock, Close, Count, Durable, Introduce, Line},
