@@ -110,6 +110,10 @@ mod round;
 mod sets;
 mod shard;
 mod shared;
+#[cfg(feature = "hades")]
+mod smart_nic;
+#[cfg(feature = "hades")]
+mod squashes;
 mod start;
 mod state;
 mod stats;
@@ -134,7 +138,7 @@ pub use partition::Partition;
 #[doc(hidden)]
 pub use place::Here;
 pub use place::Place;
-pub use protocol::{Form, Protocol};
+pub use protocol::{Detection, Form, Protocol};
 pub use queue::Submitted;
 pub use sets::Sets;
 pub use shard::ShardId;

@@ -12,7 +12,7 @@ use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
 use parking_lot::Mutex;
 
 use super::{
-    ClusterError, Node, Partition, Protocol, Timing,
+    ClusterError, Detection, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
     changing::Changing,
@@ -665,6 +665,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             return Err(ClusterError::NoOwners.into());
         }
         log.check(owners.len())?;
+        if protocol.detection != Detection::Versions {
+            let options = [
+                (log.backups > 0, "backups"),
+                (frees_the_dead, "freeing of what dead clients have locked"),
+                (membership.is_some(), "membership"),
+            ];
+            if let Some((_, what)) = options.into_iter().find(|(is_chosen, _)| *is_chosen) {
+                return Err(ClusterError::NotWithProtocol { protocol: protocol.name, what }.into());
+            }
+        }
         if frees_the_dead {
             if owners.len() != 1 {
                 return Err(ClusterError::NotOneOwner { owners: owners.len() }.into());
@@ -749,6 +759,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             closings: Closings::default(),
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),
+            #[cfg(feature = "hades")]
+            nic: super::smart_nic::SmartNic::new(node, incarnation, protocol.detection),
             db,
         };
         Ok(Node::new(shared))
@@ -786,6 +798,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         protocol: Protocol,
     ) -> Result<NodeBuilder<F, S>, Error> {
         let builder = builder.of_cluster()?;
+        let is_tracked = cfg!(feature = "hades") && fabric.capabilities().smart_nic;
+        if protocol.detection != Detection::Versions && !is_tracked {
+            return Err(ClusterError::NoSmartNic { protocol: protocol.name }.into());
+        }
         let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();

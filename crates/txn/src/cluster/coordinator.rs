@@ -98,6 +98,9 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     /// The numbers of its chopped transactions.
     #[cfg(feature = "chopping")]
     pub(super) ids: super::chopped::Ids,
+    /// Squashes that transactions of other nodes are to be told of.
+    #[cfg(feature = "hades")]
+    pub(super) squashes: super::squashes::Squashes,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -133,6 +136,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             refusals: Cell::default(),
             #[cfg(feature = "chopping")]
             ids: super::chopped::Ids::default(),
+            #[cfg(feature = "hades")]
+            squashes: super::squashes::Squashes::default(),
         }
     }
 

@@ -219,6 +219,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
 
     /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this
     /// node announces them.
+    /// Returns whether no transaction has anything in the node's NIC, where conflicts are found by
+    /// cache lines: for tests.
+    #[cfg(feature = "hades")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle_nic(&self) -> bool {
+        self.shared.nic.as_ref().is_none_or(|nic| nic.is_idle())
+    }
+
     pub(super) fn events(&self) -> Events {
         self.shared.announcer.events()
     }

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "chopping")]
 use super::chopped::Left;
+#[cfg(feature = "hades")]
+use super::smart_nic::SmartNic;
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
@@ -71,6 +73,9 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     /// What its chopped transactions have left.
     #[cfg(feature = "chopping")]
     pub(super) left: Left,
+    /// What finds conflicts by cache lines, if the protocol does.
+    #[cfg(feature = "hades")]
+    pub(super) nic: Option<SmartNic>,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {

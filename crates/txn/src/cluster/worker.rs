@@ -98,6 +98,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         let _ = spawner.serve(async move { server.answer().await });
         let _ = spawner.serve(async move { janitor.finish_abandoned().await });
         self.inner.serves.set(true);
+        #[cfg(feature = "hades")]
+        if self.inner.node.nic.is_some() {
+            let sender = self.clone();
+            let _ = spawner.serve(async move { sender.inner.send_squashes().await });
+        }
         if self.inner.protocol().leases {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
