@@ -188,8 +188,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     }
 
     /// Returns all rows that an owner had in the first view, if this node has them: as their
-    /// primary, or as a backup, as far as it was applied. `None` if it is neither. They are read one by one, in no transaction: for
-    /// comparing an owner with its backups where no transaction runs.
+    /// primary, or as a backup, as far as it was applied. `None` if it is neither. They are read one
+    /// by one, in no transaction: for comparing an owner with its backups where no transaction runs.
     ///
     /// # Errors
     ///
@@ -217,8 +217,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Ok(Some(rows_of(stored.into_iter())?))
     }
 
-    /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this
-    /// node announces them.
+    /// Returns whether the view is without a life of a node, whose transactions have been carried out
+    /// or undone: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_without(&self, node: NodeId, life: Incarnation) -> bool {
+        self.shared.home.changing.is_out(node, life)
+    }
+
     /// Returns whether no transaction has anything in the node's NIC, where conflicts are found by
     /// cache lines: for tests.
     #[cfg(feature = "hades")]
@@ -228,6 +234,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.nic.as_ref().is_none_or(|nic| nic.is_idle())
     }
 
+    /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this
+    /// node announces them.
     pub(super) fn events(&self) -> Events {
         self.shared.announcer.events()
     }
