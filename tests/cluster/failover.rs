@@ -417,14 +417,21 @@ impl Run {
         let endpoint = worker.endpoint();
         let is_dead = |node: &NodeId| matches!(endpoint.presence(*node), Presence::Died(_));
         let (began, mut deaths, mut before) = (endpoint.now(), 0, 0);
-        // Where the register has not answered meanwhile, it goes on.
-        let is_back = |now: Duration, (_, at, end): &(NodeId, Duration, End)| {
+        // Where the register has not answered meanwhile, one goes on that was away.
+        // So does nobody where a client dies whom only the leader had met, which dies, too.
+        let leader_dies = self.case.deaths.iter().any(|(node, _, end)| *node == NodeId(0) && *end == End::Dies);
+        let is_back = |now: Duration, (node, at, end): &(NodeId, Duration, End)| {
             let back = Duration::from_nanos(self.formed.load(SeqCst)).saturating_add(*at + AWAY + 5 * LEASE);
-            self.case.is_rough && matches!(end, End::Stops | End::IsCutOff) && now > back
+            let may_stay = match end {
+                End::Stops | End::IsCutOff => self.case.is_rough,
+                _ => node.0 >= self.case.owners && leader_dies,
+            };
+            may_stay && now > back
         };
         while self.quiet.load(SeqCst) > 0 || self.away.load(SeqCst) > 0 {
             register.advance(endpoint.now().since(began));
-            if worker.id() == NodeId(0) {
+            // Others are taken for dead by a leader that all have met.
+            if worker.id() == NodeId(0) && node.view().number() > 1 {
                 self.makes_mistakes(endpoint.now().since(began));
             }
             let view = node.view();

@@ -31,6 +31,10 @@ const LOOK_AFTER: Duration = Duration::from_millis(1);
 /// How often it is looked whether the membership has answered.
 const ASK_AFTER: Duration = Duration::from_micros(50);
 
+/// How often in succession, a lease apart, the members of a view that is without this node take
+/// nothing of it before it knows that it is out. They may only have suspected it for a while.
+const REFUSED: u32 = 3;
+
 /// How long a driver waits after a change that came to nothing.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
 
@@ -41,7 +45,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             return std::future::pending().await;
         };
         let _kept = self.turn(&self.node.is_kept).await;
-        let (mut told, mut looked) = (0, self.endpoint().now());
+        let (mut told, mut looked, mut refused) = (0, self.endpoint().now(), 0);
         loop {
             self.endpoint().sleep(LOOK_AFTER).await;
             if tenure.is_out() {
@@ -50,7 +54,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let now = self.endpoint().now();
             if !tenure.holds(now) && now.since(looked) > tenure.terms.lease {
                 looked = now;
-                self.look_whether_out(&*membership).await;
+                match self.look_whether_out(&*membership).await {
+                    Some(next) if self.is_refused(&next) => refused += 1,
+                    _ => refused = 0,
+                }
+                if refused >= REFUSED {
+                    // Before it was a member.
+                    self.node.note_out(membership.known().number());
+                }
             }
             let failed = self.keep(&*membership, tenure).await.err();
             let Some(error) = failed else { continue };
@@ -75,15 +86,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Looks, where this node has no lease, whether there is a view without it. If the membership
-    /// cannot be asked, it is looked again.
-    async fn look_whether_out(&self, membership: &dyn Membership) {
-        if let Ok(current) = self.answer_of(membership.read()).await
-            && let Ok(next) = view_of(&current)
-            && self.is_without_this(&next)
-        {
-            self.ask_to_join(&next).await;
-        }
+    /// Looks, where this node has no lease, whether there is a view without it, and asks to join it.
+    /// If the membership cannot be asked, it is looked again.
+    async fn look_whether_out(&self, membership: &dyn Membership) -> Option<View> {
+        let current = self.answer_of(membership.read()).await.ok()?;
+        let next = view_of(&current).ok().filter(|next| self.is_without_this(next))?;
+        self.ask_to_join(&next).await;
+        Some(next)
+    }
+
+    /// Returns whether no member of a view that is here takes anything of this node, and one is.
+    fn is_refused(&self, view: &View) -> bool {
+        let members = || view.members().iter().map(|member| member.node).filter(|node| *node != self.id());
+        let refuses = |node: NodeId| self.endpoint().is_refused_by(node);
+        members().any(refuses) && members().all(|node| refuses(node) || self.endpoint().presence(node).here().is_none())
     }
 
     /// Returns whether this node has no part in a view, or no part any more. It notes that then.
