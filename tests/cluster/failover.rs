@@ -220,8 +220,8 @@ struct Run {
     program: Program2,
     /// When the first view had opened that the nodes agree on, in nanoseconds.
     formed: AtomicU64,
-    /// Whether the last view is there: without all that die, and with all that come back, where each
-    /// shard has as many replicas as there can be.
+    /// Whether the last view is there: without all that die, and with all that come back, where
+    /// each shard has as many replicas as there can be.
     is_changed: AtomicBool,
     /// How often a node saw another one die before the view had changed for the first.
     in_change: AtomicUsize,
@@ -270,8 +270,8 @@ impl Run {
         let is_left_behind = || !self.case.stays(worker.id(), number) && self.is_checked.load(SeqCst);
         while (id < transactions || !self.is_changed.load(SeqCst)) && !is_left_behind() {
             id += 1;
-            // Where only one owner is left, its transactions take no time. Later ones are fewer: what
-            // is waited for takes long.
+            // Where only one owner is left, its transactions take no time. Later ones are fewer:
+            // what is waited for takes long.
             let pause = if id < BUSY { 100 } else { random.u64(100..100_000) };
             worker.endpoint().sleep(Duration::from_nanos(pause)).await;
             if worker.id().0 < self.case.owners && random.u8(0..8) == 0 {

@@ -115,7 +115,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// let node = builder.owners([NodeId(0)])?.shards(100).start()?;
     /// assert_eq!(node.view().primary(ShardId(99)), Some(NodeId(0)));
     /// # Ok::<(), Error>(())
@@ -234,7 +235,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// assert!(builder.ring_bytes(1 << 20)?.ring_bytes(12).is_err());
     /// # Ok::<(), Error>(())
     /// ```
@@ -286,7 +288,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// let node = builder.owners(fabric.nodes())?.backups(1)?.copies_at(64 << 20)?.start()?;
     /// # Ok::<(), Error>(())
     /// ```
@@ -302,7 +305,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// let mut builder = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?.loads_alone();
     /// builder.table(ACCOUNTS, Partition::by("number", |number| *number))?;
     /// let node = builder.start()?;
@@ -425,7 +429,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// builder.owners(fabric.nodes())?.lease(Duration::from_millis(100)).start()?;
     /// # Ok::<(), Error>(())
     /// ```

@@ -86,8 +86,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Looks, where this node has no lease, whether there is a view without it, and asks to join it.
-    /// If the membership cannot be asked, it is looked again.
+    /// Looks, where this node has no lease, whether there is a view without it, and asks to join
+    /// it. If the membership cannot be asked, it is looked again.
     async fn look_whether_out(&self, membership: &dyn Membership) -> Option<View> {
         let current = self.answer_of(membership.read()).await.ok()?;
         let next = view_of(&current).ok().filter(|next| self.is_without_this(next))?;

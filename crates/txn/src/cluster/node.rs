@@ -188,8 +188,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     }
 
     /// Returns all rows that an owner had in the first view, if this node has them: as their
-    /// primary, or as a backup, as far as it was applied. `None` if it is neither. They are read one
-    /// by one, in no transaction: for comparing an owner with its backups where no transaction runs.
+    /// primary, or as a backup, as far as it was applied. `None` if it is neither. They are read
+    /// one by one, in no transaction: for comparing an owner with its backups where no transaction
+    /// runs.
     ///
     /// # Errors
     ///
@@ -217,8 +218,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Ok(Some(rows_of(stored.into_iter())?))
     }
 
-    /// Returns whether the view is without a life of a node, whose transactions have been carried out
-    /// or undone: for tests.
+    /// Returns whether the view is without a life of a node, whose transactions have been carried
+    /// out or undone: for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn is_without(&self, node: NodeId, life: Incarnation) -> bool {

@@ -68,8 +68,8 @@ impl<E: Engine> Storage<E> {
         Ok(sweep.map(|sweep| Tour { at: At::Buckets(sweep), value: Vec::new() }))
     }
 
-    /// Begins an iteration over an ordered table behind a key. `None` for a hash table, or for a key
-    /// of another kind.
+    /// Begins an iteration over an ordered table behind a key. `None` for a hash table, or for a
+    /// key of another kind.
     pub(crate) fn tour_behind(&self, key: KeyRef<'_>) -> Option<Tour> {
         let at = match (self, key) {
             (Self::TreeOfWords(_), KeyRef::Word(word)) => {

@@ -1,6 +1,6 @@
-//! How a node gets the rows of a group whose backup it is going to be: it takes what is written from
-//! then on out of its rings, as a backup does, and copies what is there already from the primary.
-//! Of a row, the newest version wins, so that the order does not matter.
+//! How a node gets the rows of a group whose backup it is going to be: it takes what is written
+//! from then on out of its rings, as a backup does, and copies what is there already from the
+//! primary. Of a row, the newest version wins, so that the order does not matter.
 
 use drtm_htm::Engine;
 use drtm_kv::Version;
