@@ -15,7 +15,6 @@ mod agenda;
 mod clock;
 mod config;
 mod cost;
-mod counts;
 mod endpoint;
 mod fault;
 mod life;
