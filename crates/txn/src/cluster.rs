@@ -76,8 +76,6 @@ mod clock;
 mod closing;
 mod closings;
 mod coordinator;
-#[cfg(feature = "hades")]
-mod costs;
 mod dead;
 mod deadline;
 mod error;

@@ -27,5 +27,4 @@ mod simulation;
 mod stress;
 mod support;
 mod untrusted;
-mod virtual_time;
 mod waiting;

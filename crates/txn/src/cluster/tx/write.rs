@@ -63,10 +63,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         self.change_entries(number, op).await?;
         self.state().note(number, op);
         #[cfg(feature = "hades")]
-        {
-            self.charge_write(number);
-            self.note_written(number)?;
-        }
+        self.note_written(number)?;
         Ok(())
     }
 
