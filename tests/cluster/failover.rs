@@ -731,7 +731,6 @@ fn nodes_that_serve_without_a_lease_are_found() {
 #[test]
 fn a_node_that_has_not_learnt_all_rows_is_found() {
     assert!(is_found(Mutation::PartLearnt, 0..rounds(20), &[Case::of_returns]));
-    assert!(is_found(Mutation::BelievedToHaveLearnt, 0..rounds(40), &[Case::of_returns_in_between]));
 }
 
 #[test]

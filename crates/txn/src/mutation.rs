@@ -188,8 +188,6 @@ pub enum Mutation {
     AccessLeft,
     /// A node that learns a group's rows copies its first table alone.
     PartLearnt,
-    /// A node is taken to have all rows of a group while it learns them.
-    BelievedToHaveLearnt,
     /// A node that closes tells no other node, and does not wait for what others have begun there.
     ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.

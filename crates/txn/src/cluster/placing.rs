@@ -12,7 +12,7 @@ use super::{
     requests::learn::{Hold, HoldGroup},
     view::{Member, Placement, View},
 };
-use crate::{Config, Error, mutation::Mutation};
+use crate::{Config, Error};
 
 /// Returns the nodes at which a group is to be, as far as they are members: its primary first.
 fn wanted(first: &View, now: &View, (group, replicas): (u16, usize)) -> Vec<NodeId> {
@@ -98,10 +98,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.in_time(node, until, self.greet(node)).await?;
         }
         let standing = self.in_time(node, until, self.call::<Hold, _>(node, HoldGroup { group }, |it| it)).await?;
-        match OfGroup::of(standing).unwrap_or(OfGroup::None) {
-            OfGroup::Learns if S::has(Mutation::BelievedToHaveLearnt) => Ok(OfGroup::HasLearnt),
-            standing => Ok(standing),
-        }
+        Ok(OfGroup::of(standing).unwrap_or(OfGroup::None))
     }
 }
 
