@@ -16,7 +16,6 @@ use fastrand::Rng;
 
 use crate::{
     bed::{Bed, Script, Setup, Size, Tables, Tested},
-    hades::BY_LINES,
     history::BY_SWAPS,
 };
 
@@ -92,7 +91,7 @@ impl Transfers {
 }
 
 fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
-    for protocol in Protocol::ALL.into_iter().chain(BY_LINES).filter(|protocol| bed.has(*protocol)) {
+    for protocol in Protocol::ALL {
         check_protocol(protocol, bed, size, accounts, crosses, seed);
     }
 }

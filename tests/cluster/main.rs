@@ -21,7 +21,6 @@ mod durable;
 mod failover;
 mod faults;
 mod frozen;
-mod hades;
 mod history;
 mod hostile;
 mod indexes;

@@ -85,7 +85,6 @@ mod greet;
 mod handle;
 mod index_info;
 mod keeper;
-mod learn;
 mod lease;
 mod log;
 #[cfg(feature = "metrics")]
@@ -97,23 +96,17 @@ mod partition;
 mod peers;
 mod place;
 mod places;
-mod placing;
 mod protocol;
 mod queue;
 mod ranges;
 mod reach;
 mod remembered;
 mod renew;
-mod replicas;
 mod requests;
 mod round;
 mod sets;
 mod shard;
 mod shared;
-#[cfg(feature = "hades")]
-mod smart_nic;
-#[cfg(feature = "hades")]
-mod squashes;
 mod start;
 mod state;
 mod stats;
@@ -138,7 +131,7 @@ pub use partition::Partition;
 #[doc(hidden)]
 pub use place::Here;
 pub use place::Place;
-pub use protocol::{Detection, Form, Protocol};
+pub use protocol::{Form, Protocol};
 pub use queue::Submitted;
 pub use sets::Sets;
 pub use shard::ShardId;

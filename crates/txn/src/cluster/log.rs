@@ -33,14 +33,14 @@ mod tell;
 
 pub use self::rows::OwnedRow;
 pub(super) use self::{
-    backup::{Backup, Standing as OfGroup},
+    backup::Backup,
     config::LogConfig,
     copies::Copies,
     outgoing::Rings,
     pending::Logging,
     recorded::Recorded,
     refuse::OnlyLogged,
-    replica::{NotApplied, Replica, ReplicaTable},
+    replica::{Replica, ReplicaTable},
     ring::Standing,
     rows::rows_of,
     tell::AGAIN_AFTER,

@@ -3,8 +3,6 @@
 
 mod finder;
 mod guards;
-#[cfg(feature = "hades")]
-mod lines;
 mod parts;
 mod ranges;
 mod row;
@@ -16,8 +14,6 @@ use drtm_rdma::{Incarnation, NodeId, Pending, Port, Time, rpc::Posted};
 use smallvec::SmallVec;
 
 use self::finder::{Finder, INDEX_FROM};
-#[cfg(feature = "hades")]
-pub(super) use self::lines::{InNics, NicPart};
 pub(super) use self::{
     guards::Guards,
     parts::{Part, Parts},
@@ -180,9 +176,6 @@ pub(super) struct State<'e, P: Port> {
     pub(super) entries: RowEntries,
     /// What its writes were, since its first savepoint.
     pub(super) undo: Undo<Op>,
-    /// What it has in the NICs of nodes, where conflicts are found by cache lines.
-    #[cfg(feature = "hades")]
-    pub(super) in_nics: Option<InNics>,
     /// The numbers of the first `indexed` rows, by their tables and keys.
     finder: Finder,
     indexed: usize,
@@ -218,8 +211,6 @@ impl<P: Port> State<'_, P> {
             culprit: None,
             entries: RowEntries::default(),
             undo: Undo::default(),
-            #[cfg(feature = "hades")]
-            in_nics: None,
             finder: Finder::default(),
             indexed: 0,
         }

@@ -178,8 +178,7 @@ impl LocalConfig {
             max_message_bytes: Buffers::LARGE,
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
-            // A NIC in software.
-            smart_nic: true,
+            smart_nic: false,
             certain_deaths: true,
         }
     }

@@ -70,7 +70,6 @@ mod nic;
 mod node;
 mod private;
 mod profile;
-mod software;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -78,8 +77,6 @@ mod tests;
 pub use filter::{Filter, Shape};
 pub use memory::Move;
 pub use message::{Message, Progress, Served, Step, Stop, Stopped, TxId};
-#[cfg(any(test, feature = "faults"))]
-pub use mutation::{Mutation, with_fault};
 pub use nic::Fetch;
 pub use node::{Counts, Node};
 pub use private::Kind;

@@ -101,6 +101,7 @@ impl Buffers {
         self.loaded.iter().any(|buffer| buffer.owner == owner)
     }
 
+    #[cfg(test)]
     pub(super) fn loaded(&self) -> &[Buffer] {
         &self.loaded
     }

@@ -122,6 +122,5 @@ impl<E: Engine> Backup<E> {
             }
             served.store(serves, Release);
         }
-        self.note_standings(view, node, &mut applier);
     }
 }
