@@ -16,6 +16,7 @@ use fastrand::Rng;
 
 use crate::{
     bed::{Bed, Script, Setup, Size, Tables, Tested},
+    hades::BY_LINES,
     history::BY_SWAPS,
 };
 
@@ -91,7 +92,7 @@ impl Transfers {
 }
 
 fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
-    for protocol in Protocol::ALL {
+    for protocol in Protocol::ALL.into_iter().chain(BY_LINES).filter(|protocol| bed.has(*protocol)) {
         check_protocol(protocol, bed, size, accounts, crosses, seed);
     }
 }

@@ -23,7 +23,7 @@ use drtm_rdma::{
 use drtm_testing::chosen;
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, Table, TableDef,
-    cluster::{Node, OwnedRow, Partition, Protocol, Timing, Worker},
+    cluster::{Detection, Node, OwnedRow, Partition, Protocol, Timing, Worker},
     durability::storage::Image,
 };
 
@@ -204,6 +204,11 @@ pub(crate) trait Script: Clone + Send + Sync + 'static {
         Rings::default()
     }
 
+    /// Returns whether no transaction has anything left at any node in the end.
+    fn leaves_nothing(&self) -> bool {
+        true
+    }
+
     /// Looks at all nodes when all coroutines have ended.
     fn look<F: Fabric<Engine = NoHtm>>(&self, _nodes: &[Node<F, Tested>]) {}
 
@@ -257,6 +262,11 @@ impl Bed {
     pub(crate) fn atomic(seed: u64) -> Self {
         let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).atomicity(Atomicity::Global);
         Self::Sim(Box::new(config))
+    }
+
+    /// Returns whether a protocol runs there: some need a smart NIC.
+    pub(crate) fn has(&self, protocol: Protocol) -> bool {
+        protocol.detection == Detection::Versions || matches!(self, Self::Local(_) | Self::Sim(_))
     }
 
     /// Returns a recorder for histories of such runs.
@@ -396,6 +406,7 @@ fn threads<F: Fabric<Engine = NoHtm>>(fabrics: impl Iterator<Item = F>, size: Si
         }
     });
     script.look(&ends);
+    assert!(!script.leaves_nothing() || ends.iter().all(Node::is_idle_nic), "a NIC has filters or locks");
     replicas_are_equal(&ends, script.rings());
     disks_are_equal(&ends, size, script.rings());
 }
@@ -479,6 +490,7 @@ fn simulated(config: &SimConfig, size: Size, script: &impl Script) {
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
     script.look(&nodes);
+    assert!(!script.leaves_nothing() || nodes.iter().all(Node::is_idle_nic), "a NIC has filters or locks");
     replicas_are_equal(&nodes, script.rings());
     disks_are_equal(&nodes, size, script.rings());
 }

@@ -13,6 +13,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::bed::{Setup, Tables, Tested, node};
+use crate::hades::BY_LINES;
 
 const HASHED: TableDef<u64, Pod<u64>> = TableDef::hash("hashed");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
@@ -130,7 +131,8 @@ fn a_body_does_on_a_database_what_it_does_on_maps() {
 #[test]
 fn a_body_does_on_a_cluster_what_it_does_on_maps() {
     for seed in 0..rounds(20) {
-        let protocol = Protocol::ALL[seed as usize % Protocol::ALL.len()];
+        let protocols = [&Protocol::ALL[..], &BY_LINES].concat();
+        let protocol = protocols[seed as usize % protocols.len()];
         let mut builder = Cluster::builder().nodes(3).protocol(protocol).database(Builder::new().memory(16 << 20));
         let both = Both {
             hashed: builder.table(HASHED, Partition::hash()),
@@ -153,7 +155,7 @@ fn a_body_does_on_a_cluster_what_it_does_on_maps() {
 /// Others are told of a node that has closed: what they ask it fails, and does not wait for ever.
 #[test]
 fn a_node_that_has_closed_is_asked_in_vain() {
-    for protocol in Protocol::ALL {
+    for protocol in Protocol::ALL.into_iter().chain(BY_LINES) {
         let mut builder = Cluster::builder().nodes(2).protocol(protocol).database(Builder::new().memory(16 << 20));
         let sorted = builder.table(SORTED, Partition::by("number", |number| *number));
         let nodes = builder.start().expect("memory");

@@ -27,7 +27,7 @@ const RUNS: u32 = 6;
 
 #[test]
 fn a_body_that_waits_for_a_writer_of_what_it_has_claimed_is_run_again() {
-    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::DRTM] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::DRTM, Protocol::HADES, Protocol::HADES_H] {
         let ([one, two], tables) = clusters(protocol);
         for row in [4, 5] {
             one.transact(async move |tx| tx.put(tables.words, row, vec![0; 8]).await).wait().expect("room");
@@ -109,7 +109,9 @@ impl Script for Renames {
 
 #[test]
 fn a_claimed_row_is_not_in_the_way_of_a_key_that_begins_like_its_own() {
-    for (protocol, fetches) in [(Protocol::FASST, false), (Protocol::DRTM_H, false), (Protocol::DRTM, true)] {
+    for (protocol, fetches) in
+        [(Protocol::FASST, false), (Protocol::DRTM_H, false), (Protocol::DRTM, true), (Protocol::HADES, false)]
+    {
         // One of them is the owner. Then both at the same time.
         for (nodes, coroutines) in [(1, 1), (2, 1), (2, 2)] {
             let size = Size { nodes, owners: 1, coroutines, protocol };
@@ -190,7 +192,7 @@ impl Script for Claimers {
 
 #[test]
 fn claims_end_though_their_transaction_does_not_and_whenever_it_is_dropped() {
-    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H] {
         let size = Size { nodes: 2, owners: 2, coroutines: 3, protocol };
         for (bed, seed) in [Bed::simulated(1), Bed::atomic(2), Bed::rough(3), Bed::rough(4)].iter().zip(0..) {
             // While it waits, while its claims are given up, and after that.

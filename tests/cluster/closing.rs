@@ -22,6 +22,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::bed::{Bed, Rings, Script, Setup, Size, Tables, Tested, disks};
+use crate::hades::BY_LINES;
 
 /// What each account has at the beginning.
 const START: i64 = 1_000;
@@ -63,6 +64,11 @@ struct Closes {
 }
 
 impl Script for Closes {
+    /// What a node is not told any more that has closed, stays in its filters.
+    fn leaves_nothing(&self) -> bool {
+        false
+    }
+
     fn rings(&self) -> Rings {
         self.rings
     }
@@ -181,7 +187,7 @@ fn closed(protocol: Protocol, bed: &Bed, seed: u64, has_disks: bool) -> Seen {
 
 /// Nothing is wrong, on beds that a seed makes.
 fn check(bed: impl Fn(u64) -> Bed, seeds: u64, has_disks: bool) {
-    for protocol in Protocol::with_names() {
+    for protocol in Protocol::with_names().chain(BY_LINES).filter(|protocol| bed(0).has(*protocol)) {
         let mut all = Seen::default();
         for seed in 0..rounds(seeds) {
             let seen = closed(protocol, &bed(seed), seed, has_disks);
@@ -215,7 +221,7 @@ fn nodes_that_close_tear_nothing_in_one_process() {
 
 #[test]
 fn a_node_that_does_not_wait_is_found() {
-    for protocol in Protocol::with_names() {
+    for protocol in Protocol::with_names().chain(BY_LINES) {
         let is_wrong = |seed| {
             let seen = Setup::faulty(Mutation::ClosedAtOnce).run(|| closed(protocol, &Bed::atomic(seed), seed, false));
             !seen.wrong.is_empty()

@@ -18,6 +18,7 @@ use drtm_txn::Transaction as _;
 use drtm_txn::cluster::{Protocol, Worker};
 
 use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
+use crate::hades::BY_LINES;
 
 #[derive(Clone, Default)]
 struct Drops {
@@ -135,10 +136,12 @@ const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol
 
 #[test]
 fn a_dropped_transaction_holds_nothing() {
-    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
+    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]).chain(BY_LINES) {
         let drops = Drops { fetches: protocol.leases, ..Drops::default() };
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
-            bed.run(Size { protocol, ..SIZE }, &drops);
+            if bed.has(protocol) {
+                bed.run(Size { protocol, ..SIZE }, &drops);
+            }
         }
         let happened = drops.happened.load(SeqCst);
         // A passive commit waits for nothing once it is decided.

@@ -248,7 +248,7 @@ fn anomalies(bed: &Bed, size: Size, people: u64, transactions: u64, seed: u64) -
 const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 3, protocol: Protocol::FASST };
 
 fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
-    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H] {
         for seed in 0..rounds(seeds) {
             let size = Size { protocol, owners: [3, 1][seed as usize % 2], ..SIZE };
             let anomalies = anomalies(&bed(seed), size, [3, 8, 24][seed as usize % 3], 12, seed);
@@ -315,7 +315,7 @@ impl Script for Rivals {
 
 #[test]
 fn of_many_that_want_one_unique_entry_one_gets_it() {
-    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H] {
         for bed in [Bed::perfect(), Bed::harsh(1), Bed::harsh_and_atomic(2), Bed::atomic(3), Bed::rough(4)] {
             let rivals = Rivals { winners: Arc::default() };
             bed.run(Size { protocol, coroutines: 6, ..SIZE }, &rivals);
@@ -388,7 +388,7 @@ impl Script for Drops {
 #[test]
 fn a_dropped_transaction_changes_a_row_and_its_entries_or_neither() {
     let size = Size { coroutines: 1, ..SIZE };
-    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H] {
         for bed in [Bed::perfect(), Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
             bed.run(Size { protocol, ..size }, &Drops);
         }

@@ -1,6 +1,6 @@
 //! Processes of owners are killed under load, or stopped for longer than their lease: the others go
 //! on by themselves, no money is lost, and nothing that was acknowledged. One that wakes up finds
-//! itself out.
+//! itself out. One that is started again is given what it had.
 
 use std::{
     env, fs,
@@ -21,7 +21,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_membership::Directory;
-use drtm_rdma::{Executor, Fabric, NodeId, ShmConfig, ShmFabric, TcpConfig, TcpFabric, block_on};
+use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, ShmConfig, ShmFabric, TcpConfig, TcpFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Options, Transaction as _,
@@ -233,6 +233,8 @@ impl Drop for Owner {
 enum End {
     Killed,
     Stopped,
+    /// It is killed and started again, and so is each of the others in turn.
+    Restarted,
 }
 
 /// A directory for a group, which is removed at the end.
@@ -242,6 +244,18 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Returns which life of a node is a member.
+fn life_of<F: Joined>(client: &Node<F, Tested>, node: u16) -> Option<Incarnation> {
+    client.view().members().iter().find(|member| member.node == NodeId(node))?.incarnation
+}
+
+/// Returns whether all owners are members, and each shard has two replicas.
+fn is_whole<F: Joined>(client: &Node<F, Tested>) -> bool {
+    let view = client.view();
+    let mut shards = view.placements().iter();
+    view.members().len() == usize::from(OWNERS) && shards.all(|at| at.backups.len() == 1 && at.learners.is_empty())
 }
 
 /// Ends the process of an owner so long after money began to move.
@@ -288,10 +302,29 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
         };
         until(1);
         thread::sleep(after);
+        if end == End::Restarted {
+            for ended in (ended..ended + OWNERS).map(|node| node % OWNERS) {
+                let before = life_of(&client, ended);
+                owners[usize::from(ended)].process.kill().expect("it runs");
+                let is_out = || life_of(&client, ended).is_none_or(|life| Some(life) != before);
+                while !is_out() && !moves.is_finished() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                owners[usize::from(ended)] = Owner::spawn::<F>(protocol, ended, &place.0);
+                assert!(owners[usize::from(ended)].says("begun"), "it ended by itself");
+                // Another one may be lost when all shards have two replicas again.
+                while !(is_whole(&client) && life_of(&client, ended) != before) && !moves.is_finished() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                until(counted.load(SeqCst) + 40);
+            }
+            moved = counted.load(SeqCst);
+            return;
+        }
         let owner = &mut owners[usize::from(ended)];
         match end {
             End::Killed => owner.process.kill().expect("it runs"),
-            End::Stopped => owner.signal("STOP"),
+            End::Stopped | End::Restarted => owner.signal("STOP"),
         }
         // Others need what it has served.
         let has_changed = || !client.view().has(NodeId(ended));
@@ -322,7 +355,8 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
         assert!(seen.load(SeqCst) >= moved, "{seen:?}, and {moved} were acknowledged");
     }
     let (left, name) = (client.view(), protocol.name);
-    assert_eq!(left.members().len(), usize::from(OWNERS) - 1, "{name}: {left}");
+    let gone = usize::from(end != End::Restarted);
+    assert_eq!(left.members().len(), usize::from(OWNERS) - gone, "{name}: {left}");
     drop(owners);
 }
 
@@ -353,5 +387,16 @@ fn owners_that_are_stopped_find_themselves_out() {
         end_one::<TcpFabric<NoHtm>>(Protocol::FASST, 0, End::Stopped, after);
         end_one::<TcpFabric<NoHtm>>(Protocol::DRTM_H, 2, End::Stopped, after);
         end_one::<ShmFabric<NoHtm>>(Protocol::FARM, 1, End::Stopped, after);
+    }
+}
+
+#[test]
+fn owners_that_are_started_again_are_given_what_they_had() {
+    for round in 0..rounds(1) {
+        let after = Duration::from_micros(2_300 * round + 20_000);
+        for (protocol, first) in [(Protocol::FASST, 0), (Protocol::DRTM_H, 1)] {
+            end_one::<ShmFabric<NoHtm>>(protocol, first, End::Restarted, after);
+            end_one::<TcpFabric<NoHtm>>(protocol, first, End::Restarted, after);
+        }
     }
 }

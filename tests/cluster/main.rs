@@ -21,6 +21,7 @@ mod durable;
 mod failover;
 mod faults;
 mod frozen;
+mod hades;
 mod history;
 mod hostile;
 mod indexes;

@@ -19,6 +19,7 @@ use self::restarting::Restarts;
 use crate::{
     bed::{Bed, Rings, Script, Setup, Size, Tables, Tested},
     drops::polled,
+    hades::BY_LINES,
     history::{Logs, Random, SIZES, judged},
     indexes,
     leases::{Fetched, Step},
@@ -204,7 +205,7 @@ fn beds(seed: u64) -> [Bed; 6] {
 #[test]
 fn programs_whose_futures_are_dropped_are_serializable() {
     for seed in 0..rounds(4) {
-        for (protocol, turn) in Protocol::with_names().zip(0..) {
+        for (protocol, turn) in Protocol::with_names().chain(BY_LINES).zip(0..) {
             for bed in beds(seed).into_iter().skip((seed + turn) as usize % 2).step_by(2) {
                 run(&bed, protocol, seed, Rings::default());
             }

@@ -15,6 +15,7 @@ use fastrand::Rng;
 use crate::{
     bed::{Tables, Tested, node},
     directory::Person,
+    hades::BY_LINES,
 };
 
 type Local = Cluster<LocalFabric<NoHtm>, Tested>;
@@ -142,7 +143,7 @@ fn steps(cluster: &Local, tables: Tables, model: &mut Rows, seed: u64) {
 
 #[test]
 fn of_many_nodes_are_like_those_of_a_map() {
-    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H] {
         for owners in [1, 3] {
             let (clusters, tables) = clusters(owners, protocol);
             let mut model = Rows::new();
@@ -222,7 +223,7 @@ fn a_key_without_a_shard_is_refused() {
 
 #[test]
 fn have_columns() {
-    for protocol in Protocol::ALL {
+    for protocol in Protocol::ALL.into_iter().chain(BY_LINES) {
         let (clusters, tables) = clusters(2, protocol);
         let (people, balances) = (tables.directory.people, tables.directory.balances);
         let person = Person { nick: 7, group: 1, stamp: 3, balance: 100 };

@@ -14,6 +14,7 @@ use drtm_txn::{
 };
 
 use crate::bed::{SetAtEnd, Setup, Tested, WORDS, node};
+use crate::hades::BY_LINES;
 
 const ROWS: TableDef<u64, Raw> = TableDef::hash("rows");
 
@@ -122,7 +123,7 @@ fn seen(protocol: Protocol) -> Vec<u8> {
 
 #[test]
 fn a_snapshot_sees_what_was_there() {
-    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
+    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]).chain(BY_LINES) {
         assert_eq!(seen(protocol), b"before", "{}", protocol.name);
     }
 }

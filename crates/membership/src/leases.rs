@@ -238,6 +238,13 @@ impl LeaderLeases {
         self.beat(now, from)
     }
 
+    /// Notes that a node has asked, which is answered nothing now: it is not silent.
+    pub fn note_asked(&mut self, now: Duration, from: u32) {
+        if let Some(member) = self.members.get_mut(&from) {
+            member.heard = now;
+        }
+    }
+
     /// Returns the nodes that have not [asked](Self::answer) for longer than a lease, of those that
     /// were not evicted. Members count from when it began, at least.
     pub fn silent(&self, now: Duration, began: Duration) -> impl Iterator<Item = u32> {

@@ -85,6 +85,7 @@ mod greet;
 mod handle;
 mod index_info;
 mod keeper;
+mod learn;
 mod lease;
 mod log;
 #[cfg(feature = "metrics")]
@@ -96,17 +97,23 @@ mod partition;
 mod peers;
 mod place;
 mod places;
+mod placing;
 mod protocol;
 mod queue;
 mod ranges;
 mod reach;
 mod remembered;
 mod renew;
+mod replicas;
 mod requests;
 mod round;
 mod sets;
 mod shard;
 mod shared;
+#[cfg(feature = "hades")]
+mod smart_nic;
+#[cfg(feature = "hades")]
+mod squashes;
 mod start;
 mod state;
 mod stats;
@@ -131,7 +138,7 @@ pub use partition::Partition;
 #[doc(hidden)]
 pub use place::Here;
 pub use place::Place;
-pub use protocol::{Form, Protocol};
+pub use protocol::{Detection, Form, Protocol};
 pub use queue::Submitted;
 pub use sets::Sets;
 pub use shard::ShardId;

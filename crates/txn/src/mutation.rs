@@ -186,6 +186,8 @@ pub enum Mutation {
     LeaseIgnored,
     /// The memory of members stays open to nodes that the view is without.
     AccessLeft,
+    /// A node that learns a group's rows copies its first table alone.
+    PartLearnt,
     /// A node that closes tells no other node, and does not wait for what others have begun there.
     ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.

@@ -13,7 +13,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_membership::{Membership, Register, RegisterOptions};
-use drtm_rdma::{Atomicity, Fault, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric};
+use drtm_rdma::{Atomicity, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric};
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Transaction as _,
@@ -95,7 +95,11 @@ impl Run {
         while self.quiet.load(SeqCst) > 0 {
             register.advance(endpoint.now().since(began));
             let is_dead = matches!(endpoint.presence(self.dies), Presence::Died(_));
-            if is_dead && (!node.view().has(self.dies) || self.dies.0 >= OWNERS && node.view().number() > 1) {
+            let is_without = match self.dies.0 < OWNERS {
+                true => !node.view().has(self.dies),
+                false => node.is_without(self.dies, Incarnation(1)),
+            };
+            if is_dead && is_without {
                 self.is_changed.store(true, SeqCst);
             }
             endpoint.sleep(Duration::from_micros(20)).await;
@@ -155,10 +159,11 @@ fn run(protocol: Protocol, seed: u64) -> Result<usize, Error> {
     options.seed = seed;
     let register = Register::new(options);
     let rings = Rings { backups: 1, bytes: 1 << 14, chops: true, ..Rings::default() };
+    let mut nodes = Vec::new();
     for number in 0..NODES {
         let membership: (Arc<dyn Membership>, _) = (Arc::new(register.client()), Duration::from_millis(1));
         let (node, tables) = kept(sim.fabric(), number, OWNERS, protocol, (rings, Some(membership)));
-        let (run, register) = (Arc::clone(&run), register.clone());
+        let (run, register, started) = (Arc::clone(&run), register.clone(), node.clone());
         let spawned = sim.spawn(NodeId(number), move |spawner| {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             worker.serve(&spawner);
@@ -179,6 +184,11 @@ fn run(protocol: Protocol, seed: u64) -> Result<usize, Error> {
             }
         });
         spawned.expect("room for an endpoint");
+        nodes.push(started);
+    }
+    while !nodes.iter().all(|node| node.view().number() > 1) {
+        assert_eq!(sim.run_for(Duration::from_micros(100)), RunEnd::TimeUp, "seed {seed}: they do not meet");
+        assert!(sim.elapsed() < Duration::from_millis(200), "seed {seed}: they do not meet");
     }
     sim.plan(at, Fault::Crash { node: dies });
     assert_eq!(sim.run_for(Duration::from_secs(2)), RunEnd::Done, "seed {seed}: something hangs");

@@ -159,9 +159,14 @@ const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol
 #[test]
 fn a_dropped_transaction_is_resumed_after_its_last_piece() {
     let mut resumed = 0;
-    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::FARM, Protocol::DRTM] {
+    for protocol in
+        [Protocol::FASST, Protocol::DRTM_H, Protocol::FARM, Protocol::DRTM, Protocol::HADES, Protocol::HADES_H]
+    {
         let drops = Drops::default();
         for bed in [Bed::perfect(), Bed::Shm, Bed::harsh_and_atomic(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
+            if !bed.has(protocol) {
+                continue;
+            }
             bed.run(Size { protocol, ..SIZE }, &drops);
             // A coordinator that owns no rows.
             bed.run(Size { protocol, nodes: 2, owners: 1, coroutines: 1 }, &drops);

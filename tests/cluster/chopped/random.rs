@@ -217,12 +217,12 @@ fn check_all(bed: impl Fn(u64) -> Bed, protocols: &[Protocol], seeds: u64, backu
 #[test]
 fn random_programs_are_serializable_in_simulations() {
     check_all(Bed::atomic, &Protocol::ALL, 6, 0);
-    check_all(Bed::rough, &[Protocol::FASST, Protocol::DRTM_H], 6, 0);
+    check_all(Bed::rough, &[Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H], 6, 0);
 }
 
 #[test]
 fn random_programs_are_serializable_in_process() {
-    check_all(|_| Bed::perfect(), &[Protocol::FASST, Protocol::DRTM_H], 6, 0);
+    check_all(|_| Bed::perfect(), &[Protocol::FASST, Protocol::DRTM_H, Protocol::HADES, Protocol::HADES_H], 6, 0);
     check_all(Bed::harsh_and_atomic, &[Protocol::FASST, Protocol::DRTM_H], 4, 0);
 }
 

@@ -253,5 +253,5 @@ fn commits_that_are_not_durable_when_they_return_are_found_by_crashes() {
 
 #[test]
 fn owners_that_close_at_once_are_found() {
-    assert!(is_found(Mutation::ClosedAtOnce, Leaving::ByClosing, 20));
+    assert!(is_found(Mutation::ClosedAtOnce, Leaving::ByClosing, 60));
 }

@@ -9,7 +9,7 @@ use drtm_rdma::{Offset, Region};
 use crate::{
     Handle, Holder, KvError, Leases, Lend, Locking, PhantomGuard, ReadEntry, RetainOutcome, State, Store, Version,
     Worker,
-    record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
+    record::{HEAD, HEADER_WORDS, KEY, Record, STATE, Shape, VERSION},
     store::layout::Head,
 };
 
@@ -273,6 +273,32 @@ impl<'s, E: Engine> Records<'s, E> {
         let head = Record::at(self.region, at.place())?.head();
         let Ok(now) = self.length_in(&mut Plain::new(self.region.engine()), at, head);
         Ok(now as usize == length)
+    }
+
+    /// Returns where a record begins, and how many bytes it has. `None`: it is no longer at its
+    /// place. The length is arbitrary while the record is being written.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Current, HashConfig, KvTable, NoValue, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// let found = table.read(7, Current, &mut NoValue)?.expect("it is there");
+    /// let (begin, bytes) = store.records().extent(found.at).expect("it is there");
+    /// assert!(begin.bytes() > 0);
+    /// assert_eq!(bytes, 8 * (4 + 1), "a header, and a word for the value");
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn extent(&self, at: Handle) -> Option<(Offset, usize)> {
+        let (record, place) = (Record::at(self.region, at.place()).ok()?, at.place());
+        let head = record.head();
+        let shape = Shape::of_any(head, record.lengths()).ok().filter(|shape| shape.is_possible())?;
+        (head.incarnation() == place.incarnation).then(|| (Offset::new(8 * place.word), 8 * shape.words()))
     }
 
     /// Prefetches a record that is going to be locked soon. This is only a hint.

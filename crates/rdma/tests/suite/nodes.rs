@@ -14,6 +14,7 @@ on_every_fabric!(
     each_operation_to_a_node_that_died_ends_once,
     leaving_dying_and_coming_back_are_events,
     a_new_incarnation_must_be_accepted,
+    a_node_that_is_first_met_dead_must_be_accepted,
     callers_of_a_node_that_dies_do_not_hang,
     an_endpoint_that_sleeps_is_told,
 );
@@ -82,6 +83,27 @@ fn leaving_dying_and_coming_back_are_events<R: Testbed>(mood: R::Mood) {
     // And nothing else.
     let deadline = endpoint.now() + Duration::from_millis(5);
     assert!(block_on(&endpoint, endpoint.before(deadline, endpoint.next_event())).is_err());
+}
+
+fn a_node_that_is_first_met_dead_must_be_accepted<R: Testbed>(mood: R::Mood) {
+    let mut world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    world.agent(1).ask(Order::Die);
+    until_gone(&endpoint);
+    assert!(!endpoint.needs_reconnect(NodeId(1)), "nothing was asked of it");
+    assert!(block_on(&endpoint, verbs.call(NodeId(1), b"hello")).is_err_and(|error| error.is_departure()));
+    world.restart(1);
+    let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+    executor.spawn(endpoint.until(|| endpoint.presence(NodeId(1)).here().is_some()));
+    executor.run();
+    let gone = VerbError::Gone { node: NodeId(1), incarnation: Incarnation(1) };
+    assert_eq!(block_on(&endpoint, verbs.write(word(1, 0), &[7])), Err(gone));
+    assert!(endpoint.needs_reconnect(NodeId(1)));
+    assert_eq!(endpoint.reconnect(NodeId(1)), Ok(Incarnation(2)));
+    assert!(!endpoint.needs_reconnect(NodeId(1)));
+    with(&endpoint, async |verbs| verbs.write(word(1, 0), &[7]).await);
+    assert_eq!(world.load(word(1, 0)), 7);
 }
 
 fn a_new_incarnation_must_be_accepted<R: Testbed>(mood: R::Mood) {

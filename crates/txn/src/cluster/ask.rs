@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 /// The table of requests: each that nodes serve, and the forms in which transactions make it.
 macro_rules! requests {
     ($then:ident) => {
-        $then! {
+        with_lines! { $then;
             Introduce;
             Read as Read;
             Lease as Lease;
@@ -30,10 +30,38 @@ macro_rules! requests {
             Close;
             Renew;
             Probe;
+            Hold;
+            CopyRows;
         }
     };
 }
 pub(super) use requests;
+
+/// Adds the requests of protocols that find conflicts by cache lines.
+#[cfg(feature = "hades")]
+macro_rules! with_lines {
+    ($then:ident; $($all:tt)*) => {
+        $then! {
+            $($all)*
+            Fetch as Fetch;
+            FetchRange as FetchRange;
+            PlaceLines as PlaceLines;
+            Standing as Standing;
+            CheckLines as CheckLines;
+            Intend as Intend;
+            Update as Update;
+            End as End;
+            Squash;
+        }
+    };
+}
+#[cfg(not(feature = "hades"))]
+macro_rules! with_lines {
+    ($then:ident; $($all:tt)*) => {
+        $then! { $($all)* }
+    };
+}
+pub(super) use with_lines;
 
 macro_rules! asks {
     ($($request:ident $(as $($ask:ident),+)?;)+) => {

@@ -1,7 +1,7 @@
 //! How a node is started: its tables, indexes and backups, on which all nodes agree.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -12,26 +12,27 @@ use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
 use parking_lot::Mutex;
 
 use super::{
-    ClusterError, Node, Partition, Protocol, Timing,
+    ClusterError, Detection, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
     changing::Changing,
     closings::Closings,
     events::Announcer,
     index_info::index_info,
-    log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
+    log::{Backup, LogConfig, OnlyLogged},
     participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
     remembered::Caches,
+    replicas,
     shard::SHARDS_PER_OWNER,
     shared::Shared,
     tenure::Tenure,
-    view::{Current, View, store_of},
+    view::{BETWEEN, Current, View, store_of},
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     db::lifecycle::Admission,
-    durability::format::{CatalogChange, TableShape},
+    durability::format::TableShape,
     index::Writers,
     memory::storage::KeyRef,
     mutation::Mutation,
@@ -114,7 +115,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// let node = builder.owners([NodeId(0)])?.shards(100).start()?;
     /// assert_eq!(node.view().primary(ShardId(99)), Some(NodeId(0)));
     /// # Ok::<(), Error>(())
@@ -233,7 +235,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// assert!(builder.ring_bytes(1 << 20)?.ring_bytes(12).is_err());
     /// # Ok::<(), Error>(())
     /// ```
@@ -263,10 +266,47 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///     type Engine = NoHtm;
     /// }
     ///
+    /// Bounds how many bytes of rows this node copies in a second when it becomes a backup of a
+    /// shard, which takes from what transactions have. Not bounded by default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it is zero.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric as _, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Config, Error, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
+    /// let node = builder.owners(fabric.nodes())?.backups(1)?.copies_at(64 << 20)?.start()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn copies_at(mut self, bytes_per_second: u64) -> Result<Self, Error> {
+        if bytes_per_second == 0 {
+            let (must_be, is) = ("at least a byte a second", "0".to_owned());
+            return Err(Error::Config { what: "the rate at which rows are copied", must_be, is });
+        }
+        self.log.copy_rate = Some(bytes_per_second);
+        Ok(self)
+    }
+
     /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// let mut builder = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?.loads_alone();
     /// builder.table(ACCOUNTS, Partition::by("number", |number| *number))?;
     /// let node = builder.start()?;
@@ -389,7 +429,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
-    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), memory)?;
     /// builder.owners(fabric.nodes())?.lease(Duration::from_millis(100)).start()?;
     /// # Ok::<(), Error>(())
     /// ```
@@ -629,6 +670,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             return Err(ClusterError::NoOwners.into());
         }
         log.check(owners.len())?;
+        if protocol.detection != Detection::Versions {
+            let options = [
+                (log.backups > 0, "backups"),
+                (frees_the_dead, "freeing of what dead clients have locked"),
+                (membership.is_some(), "membership"),
+            ];
+            if let Some((_, what)) = options.into_iter().find(|(is_chosen, _)| *is_chosen) {
+                return Err(ClusterError::NotWithProtocol { protocol: protocol.name, what }.into());
+            }
+        }
         if frees_the_dead {
             if owners.len() != 1 {
                 return Err(ClusterError::NotOneOwner { owners: owners.len() }.into());
@@ -646,8 +697,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         }
         let groups = first_view.groups();
         let own = (0..).zip(&owners).find(|(_, owner)| **owner == node).map(|(group, _): (u16, _)| group);
-        let mut stores: Vec<Option<Stored<S::Engine>>> = Vec::new();
-        stores.resize_with(tables.len() * (usize::from(groups) + 1), || None);
+        let places = tables.len() * (usize::from(groups) + 1);
+        let stores: Box<[OnceLock<Stored<S::Engine>>]> = (0..places).map(|_| OnceLock::new()).collect();
         if stores.len() > usize::from(u16::MAX) {
             return Err(Error::TooManyTables { most: usize::from(u16::MAX / (groups + 1)) });
         }
@@ -656,18 +707,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             if let (true, _) | (false, Some(_)) = (is_replicated, own) {
                 let store = store_of(table, own.filter(|_| !is_replicated), groups);
                 let storage = served.storage.clone();
-                stores[usize::from(store)] = Some(Stored { number, storage, is_replicated });
+                // Each place is one table's.
+                let _ = stores[usize::from(store)].set(Stored { number, storage, is_replicated });
             }
         }
         let is_backup = |group: &u16| first_view.placement(*group).is_some_and(|at| at.backups.contains(&node));
-        let mut replicas = Vec::new();
-        for group in (0..groups).filter(is_backup) {
-            let (stored, replica) = replica(&db, &tables, group, owners[usize::from(group)])?;
-            for (stored, table) in stored.into_iter().zip(0..) {
-                stores[usize::from(store_of(table, Some(group), groups))] = stored;
-            }
-            replicas.push(replica);
-        }
+        let replicas = match log.backups {
+            0 => Vec::new(),
+            _ => replicas::first(&db.inner, (&tables, &stores), &first_view, (own, (0..groups).filter(is_backup)))?,
+        };
         let backup = match replicas.is_empty() {
             true => None,
             false => {
@@ -682,7 +730,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();
-        engine.store(db.inner.snapshots.view(&db.inner.store)?, first_view.number().into());
+        // Where nodes agree on the view, none serves before they have met.
+        let open = if membership.is_some() { BETWEEN } else { first_view.number() };
+        engine.store(db.inner.snapshots.view(&db.inner.store)?, open.into());
         let board = protocol.adapts.then(|| Board::new(protocol.forms()));
         let default = || if fabric.capabilities().certain_deaths { LONG_LEASE } else { SHORT_LEASE };
         let lease = lease.or_else(|| membership.is_some().then(default));
@@ -692,7 +742,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             node,
             incarnation,
             shards,
-            view: Current::new(first_view.clone()),
+            view: Current::new(first_view.clone(), membership.is_some()),
             first_view,
             region,
             protocol,
@@ -708,11 +758,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             announcer: Announcer::new(),
             membership,
             is_kept: AtomicBool::new(false),
+            learns: AtomicBool::new(false),
             unanswered: Mutex::default(),
             tenure,
             closings: Closings::default(),
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),
+            #[cfg(feature = "hades")]
+            nic: super::smart_nic::SmartNic::new(node, incarnation, protocol.detection),
             db,
         };
         Ok(Node::new(shared))
@@ -723,41 +776,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 fn brief(shape: TableShape) -> TableShape {
     const MOST: usize = 60;
     TableShape { types: shortened(shape.types, MOST), ..shape }
-}
-
-/// What a node has of a group: by the numbers of the cluster's tables.
-type OfGroup<E> = (Vec<Option<Stored<E>>>, Replica<E>);
-
-/// Creates the tables for a group's rows that another node served first. They are tables of the
-/// node's database, so that they are recovered with it.
-fn replica<S: Config>(
-    db: &Db<S>,
-    tables: &[Served<S::Engine>],
-    group: u16,
-    owner: NodeId,
-) -> Result<OfGroup<S::Engine>, Error> {
-    let (db, catalog) = (&*db.inner, &db.inner.catalog);
-    if let Some(log) = &db.log {
-        // What is applied is flushed in the background.
-        log.start_flusher()?;
-    }
-    let (mut stores, mut replicas) = (Vec::new(), Vec::new());
-    for served in tables {
-        if served.is_replicated {
-            stores.push(None);
-            replicas.push(None);
-            continue;
-        }
-        let of = catalog.opened(db.number, served.number, || Admission::LATEST)?;
-        let name = format!("replica of {owner}: {}", of.name.get());
-        let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
-        let table = catalog.replica(&db.store, (&name, of), announce)?.ok_or(Error::OtherDatabase)?;
-        table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
-        let id = db.log.as_ref().and_then(|_| catalog.id(table.number));
-        replicas.push(Some(ReplicaTable::new(table.storage.clone(), of.key_size(), id)));
-        stores.push(Some(Stored { number: table.number, storage: table.storage.impatient(), is_replicated: false }));
-    }
-    Ok((stores, Replica { group, tables: replicas, last_epoch: 0 }))
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
@@ -785,6 +803,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         protocol: Protocol,
     ) -> Result<NodeBuilder<F, S>, Error> {
         let builder = builder.of_cluster()?;
+        let is_tracked = cfg!(feature = "hades") && fabric.capabilities().smart_nic;
+        if protocol.detection != Detection::Versions && !is_tracked {
+            return Err(ClusterError::NoSmartNic { protocol: protocol.name }.into());
+        }
         let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();

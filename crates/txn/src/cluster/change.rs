@@ -40,7 +40,7 @@ const BESIDE: usize = 128;
 /// For how long a node is waited for to answer, and to let go of the view: without leases, and in
 /// leases. One that does not serve would be waited for for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
-const LEASES: u32 = 2;
+const LEASES: u32 = 4;
 
 /// The first and the longest pause before a node is asked again that is not ready.
 const FIRST: Duration = Duration::from_micros(20);
@@ -147,7 +147,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         dead: &[(NodeId, Incarnation)],
     ) -> Result<(), ClusterError> {
         let Some(tenure) = &self.node.tenure else { return Ok(()) };
-        let is_done = |node: NodeId| nodes.contains(&node) || self.is_certainly_gone(node);
+        let is_dead = |node: NodeId| dead.iter().any(|(other, _)| *other == node);
+        let is_done = |node: NodeId| match nodes.contains(&node) && !is_dead(node) {
+            true => true,
+            false => self.is_certainly_gone(node),
+        };
         for node in dead.iter().map(|(node, _)| *node).filter(|node| !is_done(*node)) {
             while tenure.has_ended(self.endpoint().now(), node) == Some(false) {
                 self.endpoint().sleep(LONGEST).await;

@@ -170,6 +170,11 @@ impl WorkerClock {
         }
     }
 
+    /// Returns whether it is a node's clock that was read.
+    pub(super) fn is_of(&self, node: NodeId) -> bool {
+        self.of.get().is_some_and(|(of, _)| of == node)
+    }
+
     /// Adds a reading. Returns whether it agrees with those before.
     pub(super) fn add_reading(&self, reading: Reading, drift: u32) -> bool {
         let known = match self.reading.get() {

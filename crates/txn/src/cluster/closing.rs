@@ -152,8 +152,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !self.node.closings.nodes().into_iter().any(is_here) {
             return Ok(0);
         }
-        let (home, mut left) = (&self.node.home, 0);
-        for table in home.stores.iter().flatten().filter(|table| !table.is_replicated) {
+        #[cfg(feature = "hades")]
+        let lines = self.wait_for_lines(until).await;
+        #[cfg(not(feature = "hades"))]
+        let lines = 0;
+        let (home, mut left) = (&self.node.home, lines);
+        for table in home.all_stores().filter(|table| !table.is_replicated) {
             let mut tour = table.storage.tour()?;
             loop {
                 let mut locked = Vec::new();
@@ -172,6 +176,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         Ok(left)
+    }
+
+    /// Waits until no transaction of another node has locked lines here. Returns how many have, at
+    /// the end.
+    #[cfg(feature = "hades")]
+    async fn wait_for_lines(&self, until: Time) -> u64 {
+        let Some(nic) = &self.node.nic else { return 0 };
+        let mut pause = 0;
+        loop {
+            let left = nic.locked_by_others(|node| self.has_left(node));
+            if left == 0 || self.endpoint().now() >= until {
+                return left;
+            }
+            self.endpoint().sleep(Duration::from_micros(1 << pause)).await;
+            pause = LONGEST.min(pause + 1);
+        }
     }
 
     /// Returns whether a lock is that of another node's transaction, which may still end.

@@ -7,6 +7,8 @@ use rustc_hash::FxHashMap;
 /// Another node, as this one knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
+    /// The last of its lives that was met.
+    met: Option<Incarnation>,
     /// Which of its lives closes, if one does.
     closes: Option<Incarnation>,
     /// Whether all is done that others had begun there.
@@ -18,9 +20,16 @@ struct Known {
 pub(super) struct Closings(Mutex<FxHashMap<NodeId, Known>>);
 
 impl Closings {
-    /// Notes that a node was met.
-    pub(super) fn meet(&self, node: NodeId) {
-        self.0.lock().entry(node).or_default();
+    /// Notes that a life of a node was met.
+    pub(super) fn meet(&self, node: NodeId, incarnation: Incarnation) {
+        let mut all = self.0.lock();
+        let known = all.entry(node).or_default();
+        known.met = known.met.max(Some(incarnation));
+    }
+
+    /// Returns whether a life of a node was met.
+    pub(super) fn has_met(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.0.lock().get(&node).is_some_and(|known| known.met == Some(incarnation))
     }
 
     /// Notes that an incarnation of a node closes. Returns whether that is new.
@@ -28,7 +37,7 @@ impl Closings {
         let mut all = self.0.lock();
         let known = all.entry(node).or_default();
         let is_new = known.closes != Some(incarnation);
-        *known = Known { closes: Some(incarnation), is_done };
+        (known.closes, known.is_done) = (Some(incarnation), is_done);
         is_new
     }
 
@@ -57,13 +66,14 @@ mod tests {
     fn the_incarnation_closes_that_has_said_so() {
         let closings = Closings::default();
         let (node, [first, second]) = (NodeId(1), [1, 2].map(Incarnation));
-        closings.meet(node);
+        closings.meet(node, first);
         assert!(!closings.closes(node, first));
         assert!(closings.note(node, first, false));
         assert!(closings.closes(node, first) && !closings.closes(node, second));
         assert!(!closings.is_done(node, first));
         assert!(!closings.note(node, first, true), "it is known");
-        closings.meet(node);
+        closings.meet(node, second);
+        assert!(closings.has_met(node, second) && !closings.has_met(node, first));
         assert!(closings.is_done(node, first) && !closings.is_done(node, second));
         assert_eq!(closings.nodes(), [node]);
     }

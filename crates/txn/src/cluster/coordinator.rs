@@ -75,6 +75,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     view: RefCell<Rc<View>>,
     /// Whether a node that was met is in another view than this one.
     pub(super) is_behind: Cell<bool>,
+    /// How many bytes of rows were copied here.
+    pub(super) bytes_learnt: Cell<u64>,
     /// For each node.
     pub(super) met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -96,6 +98,9 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     /// The numbers of its chopped transactions.
     #[cfg(feature = "chopping")]
     pub(super) ids: super::chopped::Ids,
+    /// Squashes that transactions of other nodes are to be told of.
+    #[cfg(feature = "hades")]
+    pub(super) squashes: super::squashes::Squashes,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -120,6 +125,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             clock: WorkerClock::default(),
             view,
             is_behind: Cell::new(false),
+            bytes_learnt: Cell::new(0),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings,
@@ -130,6 +136,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             refusals: Cell::default(),
             #[cfg(feature = "chopping")]
             ids: super::chopped::Ids::default(),
+            #[cfg(feature = "hades")]
+            squashes: super::squashes::Squashes::default(),
         }
     }
 

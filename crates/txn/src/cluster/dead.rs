@@ -51,7 +51,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// Goes through all rows, and frees what a node's incarnations up to this one have locked.
     async fn free_rows_of(&self, node: u16, incarnation: u32) -> Result<(), Error> {
         let home = &self.node.home;
-        for stored in home.stores.iter().flatten() {
+        for stored in home.all_stores() {
             let mut tour = stored.storage.tour()?;
             let is_its = |holder: &Holder| u16::from(holder.node()) == node && holder.incarnation() <= incarnation;
             loop {

@@ -191,6 +191,23 @@ pub enum ClusterError {
     /// The node is to lock by loopback, and processors cannot swap by the NICs of this fabric.
     #[error("this fabric has no loopback for swaps: do without `NodeBuilder::locks_by_loopback`")]
     NoLoopback,
+    /// The protocol finds conflicts by cache lines, and no NIC of this fabric tracks them.
+    #[error(
+        "protocol `{protocol}` needs NICs that track cache lines: choose another protocol, or the simulated fabric or \
+         the one within a process, and build with the feature `hades`"
+    )]
+    NoSmartNic {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// The protocol cannot be combined with an option.
+    #[error("protocol `{protocol}` has no {what}: start without, or choose another protocol")]
+    NotWithProtocol {
+        /// The protocol.
+        protocol: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// A node has a number that none of the nodes has.
     #[error("there are {nodes} nodes, numbered from zero: this one cannot be number {number}")]
     NodeNumber {
@@ -346,6 +363,7 @@ impl ClusterError {
             | Self::OneSided { node, .. }
             | Self::Lookup { node, .. }
             | Self::OutcomeUnknown { node, .. }
+            | Self::NotAMember { node, .. }
             | Self::NotHere { node } => Some(*node),
             _ => None,
         }

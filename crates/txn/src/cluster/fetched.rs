@@ -18,6 +18,7 @@ use drtm_rdma::{Fabric, Phase};
 use super::{
     ClusterTx, Sets, Worker,
     ask::{Ask, Asks},
+    protocol::Detection,
     round::keep_first,
     state::{Intent, Place, Row},
     tx::PATIENCE,
@@ -36,6 +37,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// locks nothing, together with all the others. If nothing is declared, all rows are found out
     /// so. The body must come to the same rows whenever it sees the same values. Its operations are
     /// ready at once, and it must not wait for anything else.
+    ///
+    /// Where conflicts are found by [cache lines](super::Detection), the transaction runs like any
+    /// other.
     ///
     /// A transaction that writes nothing validates nothing of other nodes, but for keys that are
     /// not there, and for ranges: it confirms that all its leases hold at one moment.
@@ -108,6 +112,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         tx.is_on_fetched = true;
         if let Err(error) = declare(&mut Sets { tx: &mut tx }) {
             return Err(tx.give_up(error).await);
+        }
+        if self.protocol().detection != Detection::Versions {
+            drop(tx);
+            return self.transact(body).await;
         }
         let (mut runs, mut scouts) = (0, tx.state().rows.is_empty() && tx.state().ranges.is_empty());
         loop {

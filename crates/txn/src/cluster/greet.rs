@@ -66,7 +66,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let welcome = self.call::<Introduce, _>(node, hello, |welcome| welcome).await?;
         let incarnation = welcome.incarnation;
-        self.node.closings.meet(node);
+        self.node.closings.meet(node, incarnation);
         self.node.install(welcome.view.clone())?;
         let view = self.view();
         // The node's own view may have changed once more meanwhile.

@@ -21,7 +21,7 @@ use super::{
     coordinator::Coordinator,
     requests::tenure::{Probe, ProbeFor},
     tenure::Tenure,
-    view::View,
+    view::{FIRST, Member, View},
 };
 use crate::{Config, Error};
 
@@ -30,6 +30,10 @@ const LOOK_AFTER: Duration = Duration::from_millis(1);
 
 /// How often it is looked whether the membership has answered.
 const ASK_AFTER: Duration = Duration::from_micros(50);
+
+/// How often in succession, a lease apart, the members of a view that is without this node take
+/// nothing of it before it knows that it is out. They may only have suspected it for a while.
+const REFUSED: u32 = 3;
 
 /// How long a driver waits after a change that came to nothing.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
@@ -41,7 +45,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             return std::future::pending().await;
         };
         let _kept = self.turn(&self.node.is_kept).await;
-        let (mut told, mut looked) = (0, self.endpoint().now());
+        let (mut told, mut looked, mut refused) = (0, self.endpoint().now(), 0);
         loop {
             self.endpoint().sleep(LOOK_AFTER).await;
             if tenure.is_out() {
@@ -50,7 +54,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let now = self.endpoint().now();
             if !tenure.holds(now) && now.since(looked) > tenure.terms.lease {
                 looked = now;
-                self.look_whether_out(&*membership).await;
+                match self.look_whether_out(&*membership).await {
+                    Some(next) if self.is_refused(&next) => refused += 1,
+                    _ => refused = 0,
+                }
+                if refused >= REFUSED {
+                    // Before it was a member.
+                    self.node.note_out(membership.known().number());
+                }
             }
             let failed = self.keep(&*membership, tenure).await.err();
             let Some(error) = failed else { continue };
@@ -75,53 +86,96 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Looks, where this node has no lease, whether there is a view without it. If the membership
-    /// cannot be asked, it is looked again.
-    async fn look_whether_out(&self, membership: &dyn Membership) {
-        if let Ok(current) = self.answer_of(membership.read()).await
-            && let Ok(next) = view_of(&current)
-        {
-            self.note_if_out(&next);
-        }
+    /// Looks, where this node has no lease, whether there is a view without it, and asks to join
+    /// it. If the membership cannot be asked, it is looked again.
+    async fn look_whether_out(&self, membership: &dyn Membership) -> Option<View> {
+        let current = self.answer_of(membership.read()).await.ok()?;
+        let next = view_of(&current).ok().filter(|next| self.is_without_this(next))?;
+        self.ask_to_join(&next).await;
+        Some(next)
     }
 
-    /// Notes that a view is without this node, if it is. Returns whether that is so.
-    fn note_if_out(&self, next: &View) -> bool {
-        let view = self.node.view.view();
-        let is_out = next.number() > view.number() && view.has(self.id()) && !next.has(self.id());
-        if is_out {
+    /// Returns whether no member of a view that is here takes anything of this node, and one is.
+    fn is_refused(&self, view: &View) -> bool {
+        let members = || view.members().iter().map(|member| member.node).filter(|node| *node != self.id());
+        let refuses = |node: NodeId| self.endpoint().is_refused_by(node);
+        members().any(refuses) && members().all(|node| refuses(node) || self.endpoint().presence(node).here().is_none())
+    }
+
+    /// Returns whether this node has no part in a view, or no part any more. It notes that then.
+    fn is_without_this(&self, next: &View) -> bool {
+        let (view, life) = (self.node.view.view(), self.node.incarnation);
+        let is_without = next.number() > view.number() && next.number() > FIRST && !next.has_life(self.id(), life);
+        if is_without && view.number() > FIRST && view.has_life(self.id(), life) {
             self.node.note_out(next.number());
         }
-        is_out
+        is_without
+    }
+
+    /// Meets the members of a view that is without this node, which they take in as it comes. A
+    /// view is not entered because it is configured: it may not be open yet.
+    async fn ask_to_join(&self, next: &View) {
+        for member in next.members().iter().map(|member| member.node).filter(|node| *node != self.id()) {
+            // One that does not answer is asked again.
+            let _ = self.in_time(member, self.patience(), self.greet(member)).await;
+        }
     }
 
     /// Changes the view if it is this node's to, and nodes are gone or a change was not completed.
     async fn keep(&self, membership: &dyn Membership, tenure: &Tenure) -> Result<(), Error> {
         let view = self.node.view.view();
-        if !self.may_drive(&view, tenure) {
+        if !view.has_life(self.id(), self.node.incarnation) || !self.may_drive(&view, tenure) {
             return Ok(());
         }
         let mut dead = self.dead(&view);
+        let is_formed = view.number() > FIRST;
         for node in tenure.silent(self.endpoint().now()).into_iter().chain(self.node.unanswered.lock().clone()) {
-            self.add_silent(node, &mut dead);
+            // None is silent before all have met.
+            if is_formed {
+                self.add_silent(&view, node, &mut dead);
+            }
         }
         let is_behind = membership.known().number() > view.number() || self.node.view.is_between();
+        let mut improved = None;
         if view.leader() == self.id() && dead.is_empty() && !is_behind {
+            if !tenure.holds(self.endpoint().now()) {
+                return Ok(());
+            }
+            improved = self.improved(&view).await?;
+            if improved.is_none() {
+                return Ok(());
+            }
+        }
+        if !self.has_leave((&view, &view), &mut dead, tenure).await? {
             return Ok(());
         }
-        if !self.has_leave(&view, &mut dead, tenure).await? || dead.is_empty() && !is_behind {
+        if dead.is_empty() && !is_behind && improved.is_none() {
             return Ok(());
         }
-        let is_left = |node: NodeId| !dead.iter().any(|(other, _)| *other == node);
         let current = self.configuration(membership, &view).await?;
         let mut next = view_of(&current)?;
-        if self.note_if_out(&next) {
+        if self.is_without_this(&next) {
+            self.ask_to_join(&next).await;
             return Ok(());
         }
+        // An earlier driver may have led in a view that this node has not entered.
+        if next.number() > view.number() && !self.has_leave((&view, &next), &mut dead, tenure).await? {
+            return Ok(());
+        }
+        let is_dead = |member: &Member| is_among(&dead, member);
         // It can have been replaced before others died, or where this node has heard of no view.
-        let needs_next = next.number() <= view.number() || next.members().iter().any(|member| !is_left(member.node));
+        let needs_next = next.number() <= view.number() || next.members().iter().any(is_dead);
         if needs_next {
-            next = next.without(|node| !is_left(node))?;
+            let members = next.members().to_vec();
+            let is_gone = |node: NodeId| members.iter().any(|member| member.node == node && is_dead(member));
+            next = match improved {
+                Some(improved) if dead.is_empty() && next.number() == view.number() => improved,
+                _ if next.number() == FIRST => match self.formed(next.without(is_gone)?) {
+                    Some(formed) => formed,
+                    None => return Ok(()),
+                },
+                _ => next.without(is_gone)?,
+            };
             match self.answer_of(membership.replace(current.number(), &content_of(&next))).await {
                 Ok(_) => {}
                 // Another one may have driven, or this one without an answer: it is looked again.
@@ -134,32 +188,48 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(())
     }
 
+    /// Returns the first view that nodes agree on, which names the lives of its members. `None` if
+    /// one of them is not here yet.
+    fn formed(&self, view: View) -> Option<View> {
+        let named = |member: &Member| {
+            let life = match member.node {
+                node if node == self.id() => Some(self.node.incarnation),
+                node => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
+            };
+            life.map(|life| Member { incarnation: Some(life), ..member.clone() })
+        };
+        let members = view.members().iter().map(named).collect::<Option<Vec<_>>>()?;
+        Some(view.of_lives(members))
+    }
+
     /// Returns whether it is this node's turn to drive: all members before it are gone, or have had
     /// the time to.
     fn may_drive(&self, view: &View, tenure: &Tenure) -> bool {
         let Some(place) = view.members().iter().position(|member| member.node == self.id()) else { return false };
-        let before = view.members()[..place].iter().map(|member| member.node);
-        let left: Vec<NodeId> = before.filter(|node| !self.is_certainly_gone(*node)).collect();
+        let before = view.members()[..place].iter();
+        let left: Vec<&Member> = before.filter(|member| !self.has_certainly_ended(member)).collect();
         if left.is_empty() {
             return true;
         }
-        let here = left.iter().filter(|node| **node != view.leader() && self.gone(**node).is_none()).count();
+        let is_here = |member: &&&Member| member.node != view.leader() && self.gone(member).is_none();
+        let here = left.iter().filter(is_here).count();
         tenure.is_free(self.endpoint().now(), tenure.terms.lease * here as u32, self.id())
     }
 
-    /// Returns whether enough members let this node change the view. If it does not lead, it adds
-    /// those that do not answer to the dead.
+    /// Returns whether enough members of a view let this node change the one that it is in. If it
+    /// does not lead, it adds those that do not answer to the dead.
     async fn has_leave(
         &self,
-        view: &View,
+        (view, of): (&View, &View),
         dead: &mut Vec<(NodeId, Incarnation)>,
         tenure: &Tenure,
     ) -> Result<bool, Error> {
         let (mut given, mut silent) = (0, Vec::new());
-        for member in view.members().iter().map(|member| member.node) {
-            if member == self.id() || self.is_certainly_gone(member) {
+        for named in of.members() {
+            let member = named.node;
+            if member == self.id() || self.has_certainly_ended(named) {
                 given += 1;
-            } else if !dead.iter().any(|(node, _)| *node == member) {
+            } else if !is_among(dead, named) {
                 let until = self.endpoint().now() + tenure.terms.lease / 2;
                 match self.in_time(member, until, self.probe(member, view.number())).await {
                     Ok((_, newer)) if newer > view.number() => {
@@ -171,9 +241,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         if view.leader() != self.id() {
-            silent.into_iter().for_each(|node| self.add_silent(node, dead));
+            silent.into_iter().for_each(|node| self.add_silent(of, node, dead));
         }
-        Ok(may_open(view.members().len(), given))
+        Ok(may_open(of.members().len(), given))
     }
 
     /// Asks a member for its leave. Returns whether it gives it, and in which view it is.
@@ -183,13 +253,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(self.call::<Probe, _>(member, body, |probed| (probed.is_free, probed.view)).await?)
     }
 
-    /// Adds a node that is silent to the dead. One that was never here has not started yet.
-    fn add_silent(&self, node: NodeId, dead: &mut Vec<(NodeId, Incarnation)>) {
+    /// Adds a node that is silent to the dead: the life of it that is a member, if one is. One that
+    /// was never here has not started yet.
+    fn add_silent(&self, view: &View, node: NodeId, dead: &mut Vec<(NodeId, Incarnation)>) {
         let last = match self.endpoint().presence(node) {
             Presence::Left(_) => None,
             presence => presence.last(),
         };
-        if let Some(incarnation) = last
+        if let Some(incarnation) = view.incarnation(node).or(last)
             && !dead.iter().any(|(other, _)| *other == node)
             && !self.node.home.changing.is_out(node, incarnation)
         {
@@ -197,18 +268,27 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Returns which incarnation of a node is gone.
-    fn gone(&self, node: NodeId) -> Option<Incarnation> {
-        match self.endpoint().presence(node) {
-            Presence::Died(incarnation) | Presence::Left(incarnation) => Some(incarnation),
+    /// Returns which life of a member is gone: it has ended, or another one has begun.
+    fn gone(&self, member: &Member) -> Option<Incarnation> {
+        match (self.endpoint().presence(member.node), member.incarnation) {
+            (Presence::Died(last) | Presence::Left(last), named) if named.is_none_or(|named| last >= named) => {
+                Some(last)
+            }
+            (Presence::Here(now) | Presence::Suspected(now), Some(named)) if now > named => Some(named),
             _ => None,
         }
+    }
+
+    /// Returns whether nothing of a member goes on anywhere.
+    fn has_certainly_ended(&self, member: &Member) -> bool {
+        let is_certain = self.endpoint().capabilities().certain_deaths;
+        self.gone(member).is_some() && (is_certain || self.is_certainly_gone(member.node))
     }
 
     /// Returns the members that are gone, and other nodes that have died since the view began.
     fn dead(&self, view: &View) -> Vec<(NodeId, Incarnation)> {
         let changing = &self.node.home.changing;
-        let members = view.members().iter().filter_map(|member| Some((member.node, self.gone(member.node)?)));
+        let members = view.members().iter().filter_map(|member| Some((member.node, self.gone(member)?)));
         let others = self.node.closings.nodes().into_iter().filter(|node| !view.has(*node));
         let others = others.filter_map(|node| match self.endpoint().presence(node) {
             Presence::Died(incarnation) => Some((node, incarnation)),
@@ -240,6 +320,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.endpoint().sleep(ASK_AFTER).await;
         }
     }
+}
+
+/// Returns whether a member is among those that are dead.
+fn is_among(dead: &[(NodeId, Incarnation)], member: &Member) -> bool {
+    let is_it = |(node, last): &(NodeId, Incarnation)| {
+        *node == member.node && member.incarnation.is_none_or(|named| named <= *last)
+    };
+    dead.iter().any(is_it)
 }
 
 /// Returns a view as a configuration has it.

@@ -4,7 +4,7 @@ use drtm_kv::{Holder, Leased, Leases, Location, Look};
 use drtm_rdma::{Fabric, Phase, Port, Verbs};
 
 use super::{
-    ClusterError, Form,
+    Form,
     coordinator::Coordinator,
     peers::{Fence, Glimpse, Peer, TablePeer, all, at, not_found, one_sided},
     round::keep_first,
@@ -154,17 +154,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] and [`ClusterError::ClockWrong`],
-    /// where the time is not known.
+    /// [`Conflict::Expired`]; [`ClusterError::ClockWrong`].
     pub(super) fn confirm(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
         let ends = state.rows.iter().map(|row| row.lease).filter(|end| *end > 0);
         let Some(end) = ends.min() else { return Ok(()) };
         if S::has(Mutation::LeasesNotConfirmed) {
             return Ok(());
         }
-        let most = self.node.timing.most;
-        let unknown = || ClusterError::ClockUncertain { uncertainty: std::time::Duration::MAX, most };
-        let time = self.known_time()?.ok_or_else(unknown)?;
+        // It is not known when the reference is another one than before.
+        let time = self.known_time()?.ok_or(Conflict::Expired)?;
         let now = if S::has(Mutation::LeasesTrustedTooLong) { time.least() } else { time.most() };
         if now < end { Ok(()) } else { Err(Conflict::Expired.into()) }
     }

@@ -33,14 +33,14 @@ mod tell;
 
 pub use self::rows::OwnedRow;
 pub(super) use self::{
-    backup::Backup,
+    backup::{Backup, Standing as OfGroup},
     config::LogConfig,
     copies::Copies,
     outgoing::Rings,
     pending::Logging,
     recorded::Recorded,
     refuse::OnlyLogged,
-    replica::{Replica, ReplicaTable},
+    replica::{NotApplied, Replica, ReplicaTable},
     ring::Standing,
     rows::rows_of,
     tell::AGAIN_AFTER,

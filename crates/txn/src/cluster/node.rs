@@ -2,14 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId};
+use drtm_rdma::{Endpoint, Fabric, Incarnation, NodeId, RegionId};
 
 use super::{
     ClusterError, Events, OwnedRow, View, Worker,
     log::{Backup, rows_of},
     participant::Participant,
     shared::Shared,
-    view::store_of,
+    view::{Placement, store_of},
 };
 use crate::{Config, Db, DefaultConfig, Error};
 
@@ -110,6 +110,22 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.node
     }
 
+    /// Returns which of the node's lives this is.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{cluster::Cluster, rdma::Incarnation};
+    ///
+    /// let nodes = Cluster::builder().start()?;
+    /// assert_eq!(nodes[0].node().incarnation(), Incarnation(1));
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation
+    }
+
     /// Returns the view that the node is in.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
@@ -171,9 +187,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         &self.shared.db
     }
 
-    /// Returns all rows of an owner: this node's, or the replica of one whose backup it is, as far
-    /// as it was applied. `None` if it is neither. They are read one by one, in no transaction: for
-    /// comparing an owner with its backups where no transaction runs.
+    /// Returns all rows that an owner had in the first view, if this node has them: as their
+    /// primary, or as a backup, as far as it was applied. `None` if it is neither. They are read
+    /// one by one, in no transaction: for comparing an owner with its backups where no transaction
+    /// runs.
     ///
     /// # Errors
     ///
@@ -184,8 +201,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     /// See [`NodeBuilder::backups`](crate::cluster::NodeBuilder::backups).
     pub fn rows_of(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, Error> {
         let Shared { home, first_view, .. } = &*self.shared;
+        let view = self.view();
         let mut groups = (0..first_view.groups()).filter_map(|group| Some((group, first_view.placement(group)?)));
         let group = groups.find(|(_, placed)| placed.primary == owner).map(|(group, _)| group);
+        // One that is only given the rows does not have all of them.
+        let is_replica = |at: &Placement| at.replicas().any(|node| node == self.id());
+        let group = group.filter(|group| view.placement(*group).is_some_and(is_replica));
         let of_table = |table| home.store(store_of(table, group, first_view.groups())).ok();
         let stored = (0..home.tables.len() as u16).filter_map(|table| Some((table, &of_table(table)?.storage)));
         let stored: Vec<_> = stored.collect();
@@ -195,6 +216,23 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         // What a backup applies must not change it meanwhile.
         let _applier = home.backup.as_ref().map(Backup::pause);
         Ok(Some(rows_of(stored.into_iter())?))
+    }
+
+    /// Returns whether the view is without a life of a node, whose transactions have been carried
+    /// out or undone: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_without(&self, node: NodeId, life: Incarnation) -> bool {
+        self.shared.home.changing.is_out(node, life)
+    }
+
+    /// Returns whether no transaction has anything in the node's NIC, where conflicts are found by
+    /// cache lines: for tests.
+    #[cfg(feature = "hades")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle_nic(&self) -> bool {
+        self.shared.nic.as_ref().is_none_or(|nic| nic.is_idle())
     }
 
     /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this

@@ -4,7 +4,7 @@
 mod logs;
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{
         AtomicUsize,
         Ordering::{Relaxed, Release},
@@ -48,7 +48,7 @@ pub(super) struct Home<S: Config> {
     /// The cluster's tables.
     pub(super) tables: Vec<Served<S::Engine>>,
     /// The rows that this node has: by [`View::store_of`](super::View::store_of).
-    pub(super) stores: Vec<Option<Stored<S::Engine>>>,
+    pub(super) stores: Box<[OnceLock<Stored<S::Engine>>]>,
     pub(super) reservations: Reservations,
     /// Which clients have access, if it is the one owner and frees what dead ones have locked.
     pub(super) access: Option<Access>,
@@ -59,9 +59,14 @@ pub(super) struct Home<S: Config> {
 }
 
 impl<S: Config> Home<S> {
+    /// Returns all rows that this node has.
+    pub(super) fn all_stores(&self) -> impl Iterator<Item = &Stored<S::Engine>> {
+        self.stores.iter().filter_map(OnceLock::get)
+    }
+
     /// Returns rows that are served.
     pub(super) fn store(&self, store: u16) -> Result<&Stored<S::Engine>, Refusal> {
-        self.stores.get(usize::from(store)).and_then(Option::as_ref).ok_or(Refusal::NoTable)
+        self.stores.get(usize::from(store)).and_then(OnceLock::get).ok_or(Refusal::NoTable)
     }
 
     /// Returns rows that are served, if the key is one of theirs.

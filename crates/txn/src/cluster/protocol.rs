@@ -13,6 +13,28 @@ pub enum Form {
     OneSided,
 }
 
+/// What finds the conflicts of transactions.
+///
+/// # Example
+///
+/// ```
+/// use drtm::cluster::{Detection, Protocol};
+///
+/// assert_eq!(Protocol::default().detection, Detection::Versions);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Detection {
+    /// Locks and versions of rows.
+    #[default]
+    Versions,
+    /// The cache lines of rows, which NICs and processors track, as in HADES. This needs a fabric
+    /// with a [smart NIC](drtm_rdma::Capabilities::smart_nic), and the feature `hades`.
+    Lines,
+    /// Cache lines on other nodes, which their NICs track, and versions of rows on the
+    /// transaction's own node, as in HADES-H. This needs the same.
+    RemoteLines,
+}
+
 /// The forms of a transaction's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forms {
@@ -63,6 +85,9 @@ pub struct Protocol {
     /// Whether [fetched sets](super::Worker::transact_on) are read under leases, for which nodes
     /// measure each other's clocks. Otherwise what they read is locked.
     pub leases: bool,
+    /// What finds conflicts. Where it is not [`Detection::Versions`], all phases are messages that
+    /// NICs carry out.
+    pub detection: Detection,
 }
 
 impl Protocol {
@@ -76,7 +101,17 @@ impl Protocol {
         is_passive: false,
         adapts: false,
         leases: false,
+        detection: Detection::Versions,
     };
+
+    /// As in HADES: conflicts are of cache lines, which the hardware of a simulated machine tracks.
+    #[cfg(feature = "hades")]
+    pub const HADES: Self = Self { name: "hades", detection: Detection::Lines, ..Self::FASST };
+
+    /// As in HADES-H: conflicts are of cache lines on other nodes, and of rows on the transaction's
+    /// own one.
+    #[cfg(feature = "hades")]
+    pub const HADES_H: Self = Self { name: "hades-h", detection: Detection::RemoteLines, ..Self::FASST };
 
     /// Rows are looked up, read and validated by READs, and logged by WRITEs, as in FaRM.
     pub const FARM: Self = Self { name: "farm", read: Form::OneSided, log: Form::OneSided, ..Self::FASST };
@@ -102,7 +137,7 @@ impl Protocol {
     /// [`DRTM`](Self::DRTM).
     pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::AUTO];
 
-    /// Returns all protocols that have names.
+    /// Returns all protocols that have names, and run on any fabric.
     ///
     /// # Example
     ///
@@ -119,6 +154,10 @@ impl Protocol {
     /// Returns the protocol of a name. `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
+        #[cfg(feature = "hades")]
+        if let Some(protocol) = [Self::HADES, Self::HADES_H].into_iter().find(|protocol| protocol.name == name) {
+            return Some(protocol);
+        }
         Self::with_names().find(|protocol| protocol.name == name)
     }
 

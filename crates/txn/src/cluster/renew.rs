@@ -60,8 +60,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 None => Ok(()),
             };
             let is_held = asked.is_ok() && tenure.holds(self.endpoint().now());
-            let leader = self.node.view.view().leader();
-            if !is_held && leader != self.id() && self.endpoint().is_refused_by(leader) {
+            let view = self.node.view.view();
+            // A member is out where a configuration is without it: the leader may be out itself.
+            let is_member = view.has_life(self.id(), self.node.incarnation);
+            if !is_held && !is_member && self.endpoint().is_refused_by(view.leader()) {
                 refused += 1;
                 if refused > REFUSED {
                     self.node.note_out(self.node.view.number());

@@ -13,6 +13,9 @@
 pub(super) mod apply;
 pub(super) mod change;
 pub(super) mod check;
+pub(super) mod learn;
+#[cfg(feature = "hades")]
+pub(super) mod lines;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod node;
@@ -23,10 +26,13 @@ pub(super) mod tenure;
 
 use std::marker::PhantomData;
 
+#[cfg(feature = "hades")]
+use self::lines::{CheckLines, End, Fetch, FetchRange, Intend, PlaceLines, Squash, Standing, Update};
 use self::{
     apply::Apply,
     change::{Carry, Decide, Prepare, Report},
     check::{Check, Guard},
+    learn::{CopyRows, Hold},
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
     node::{Clock, Close, Count, Durable, Introduce, Line},
@@ -37,7 +43,7 @@ use self::{
 };
 use super::{
     ClusterError, Refusal,
-    ask::{Ask, requests},
+    ask::{Ask, requests, with_lines},
     coordinator::Coordinator,
     participant::Participant,
     state::State,
@@ -97,6 +103,9 @@ pub(super) enum About {
     Piece,
     /// A record in a ring.
     Record,
+    /// What the transaction has in a node's NIC.
+    #[cfg(feature = "hades")]
+    NicPart,
 }
 
 /// A request as a transaction makes it, of something that its state knows by a number.
@@ -255,6 +264,8 @@ impl Ask {
             (About::Part, part) => state.parts.node(part),
             (About::Piece, piece) => state.log.node_of_piece(piece),
             (About::Record, record) => state.log.node_of_record(record),
+            #[cfg(feature = "hades")]
+            (About::NicPart, part) => state.nic_part(part).node,
         }
     }
 

@@ -200,6 +200,10 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     /// Notes what was in the way, if this outcome is a conflict, and the first.
     pub(super) fn blame(&mut self, row: Option<u32>, outcome: &Result<(), Error>) {
         if let Err(Error::Conflict(_)) = outcome {
+            // A squash does not say which line it is about.
+            #[cfg(feature = "hades")]
+            let row = row
+                .filter(|_| self.in_nics.is_none() || !matches!(outcome, Err(Error::Conflict(Conflict::Validation))));
             if let Some(row) = row {
                 self.rows[row as usize].is_contended = true;
             }
@@ -214,6 +218,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
 
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
         self.owner_of(row).map_or(0, |owner| owner.epoch)
+    }
+
+    /// Returns what a refusal by a node means for the transaction.
+    #[cfg(feature = "hades")]
+    pub(super) fn refused(&self, node: NodeId, refusal: Refusal) -> Error {
+        self.failed(node, RpcError::Refused { reason: refusal as u32 })
     }
 
     /// Returns what a failure to ask means for the transaction.
@@ -255,6 +265,7 @@ fn refused(node: NodeId, reason: Refusal) -> Error {
     match reason {
         Refusal::Locked => Conflict::Locked.into(),
         Refusal::Moved => Conflict::Moved.into(),
+        Refusal::Squashed => Conflict::Validation.into(),
         Refusal::OtherView => Conflict::View.into(),
         reason => ClusterError::Refused { node, reason }.into(),
     }

@@ -1,6 +1,6 @@
 //! What all handles of a node share.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
 use drtm_htm::Engine;
 use drtm_membership::Membership;
@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "chopping")]
 use super::chopped::Left;
+#[cfg(feature = "hades")]
+use super::smart_nic::SmartNic;
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
@@ -18,13 +20,13 @@ use super::{
     participant::{Home, Stored},
     remembered::Caches,
     tenure::Tenure,
-    view::{BETWEEN, Current, View},
+    view::{BETWEEN, Current, FIRST, View},
     wire::parts::Welcome,
 };
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 8;
+pub(super) const VERSION: u32 = 9;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -60,6 +62,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) membership: Option<Arc<dyn Membership>>,
     /// Whether a worker keeps the view.
     pub(super) is_kept: AtomicBool,
+    /// Whether a worker learns what the node is to have.
+    pub(super) learns: AtomicBool,
     /// Nodes that have not answered when it last changed the view.
     pub(super) unanswered: Mutex<Vec<NodeId>>,
     /// Until when it may serve. `None`: in the view that it is in.
@@ -69,6 +73,9 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     /// What its chopped transactions have left.
     #[cfg(feature = "chopping")]
     pub(super) left: Left,
+    /// What finds conflicts by cache lines, if the protocol does.
+    #[cfg(feature = "hades")]
+    pub(super) nic: Option<SmartNic>,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {
@@ -85,8 +92,8 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             None => false,
         };
         let stores = self.home.stores.iter().enumerate().filter(|_| self.protocol.is_one_sided());
-        let place = |(number, stored): (usize, &Option<Stored<S::Engine>>)| {
-            let stored = stored.as_ref().filter(|_| is_served(number))?;
+        let place = |(number, stored): (usize, &OnceLock<Stored<S::Engine>>)| {
+            let stored = stored.get().filter(|_| is_served(number))?;
             stored.storage.place_for_peers().map(Offset::bytes)
         };
         let tables = stores.map(place).collect();
@@ -109,6 +116,10 @@ impl<F: Fabric, S: Config> Shared<F, S> {
     /// [`ClusterError::BadView`] if it has another number of shards.
     pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
         let (now, number) = (self.view.view(), next.number());
+        if next.has_other_life(self.node, self.incarnation) {
+            // Another life of this node has a part in it, which has ended: another view comes.
+            return Ok(false);
+        }
         let is_newer = self.view.install(next, |next, open| {
             let db = &self.home.db;
             let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
@@ -132,7 +143,9 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             if let Some(tenure) = &self.tenure {
                 tenure.enter(&view);
             }
-            if now.has(self.node) && !view.has(self.node) {
+            // One that has not taken part in any view yet joins.
+            let has_joined = now.number() > FIRST || self.membership.is_none();
+            if has_joined && now.has(self.node) && !view.has(self.node) {
                 self.note_out(number);
             }
             self.announcer.announce(ClusterEvent::View { number });

@@ -3,6 +3,8 @@
 
 mod finder;
 mod guards;
+#[cfg(feature = "hades")]
+mod lines;
 mod parts;
 mod ranges;
 mod row;
@@ -14,6 +16,8 @@ use drtm_rdma::{Incarnation, NodeId, Pending, Port, Time, rpc::Posted};
 use smallvec::SmallVec;
 
 use self::finder::{Finder, INDEX_FROM};
+#[cfg(feature = "hades")]
+pub(super) use self::lines::{InNics, NicPart};
 pub(super) use self::{
     guards::Guards,
     parts::{Part, Parts},
@@ -176,6 +180,9 @@ pub(super) struct State<'e, P: Port> {
     pub(super) entries: RowEntries,
     /// What its writes were, since its first savepoint.
     pub(super) undo: Undo<Op>,
+    /// What it has in the NICs of nodes, where conflicts are found by cache lines.
+    #[cfg(feature = "hades")]
+    pub(super) in_nics: Option<InNics>,
     /// The numbers of the first `indexed` rows, by their tables and keys.
     finder: Finder,
     indexed: usize,
@@ -211,6 +218,8 @@ impl<P: Port> State<'_, P> {
             culprit: None,
             entries: RowEntries::default(),
             undo: Undo::default(),
+            #[cfg(feature = "hades")]
+            in_nics: None,
             finder: Finder::default(),
             indexed: 0,
         }

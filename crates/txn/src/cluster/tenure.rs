@@ -178,6 +178,13 @@ impl Tenure {
         Some(heartbeat)
     }
 
+    /// Notes that another node has asked for a lease, which it is not granted now.
+    pub(super) fn note_asked(&self, now: Time, by: NodeId) {
+        if let Role::Leads { leases, .. } = &mut self.leases.lock().role {
+            leases.note_asked(of(now), by.0.into());
+        }
+    }
+
     /// Returns whether this node may acknowledge a view that another one drives: it has promised
     /// nothing to anybody else, or that has ended `before` now.
     pub(super) fn is_free(&self, now: Time, before: Duration, driver: NodeId) -> bool {

@@ -36,6 +36,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         if self.reference() == self.id() || S::has(Mutation::ClockNotMeasured) {
             return Ok(Some(ClusterTime::exactly(now)));
         }
+        if !self.clock.is_of(self.reference()) {
+            return Ok(None);
+        }
         if self.clock.is_wrong.get() {
             return Err(ClusterError::ClockWrong { reference: self.reference(), drift }.into());
         }

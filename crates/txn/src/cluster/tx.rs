@@ -1,6 +1,8 @@
 //! A transaction over many nodes: what a body does with rows, each in a file of its own, and its
 //! end.
 
+#[cfg(feature = "hades")]
+mod lines;
 mod range;
 mod read;
 mod transaction;
@@ -64,6 +66,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Asks in the name of this transaction.
     pub(super) async fn round(&mut self, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        #[cfg(feature = "hades")]
+        if phase == Phase::Execute && self.worker.node.nic.is_some() && !asks.is_empty() {
+            return self.round_of_lines(asks).await;
+        }
         match &mut self.state {
             Some(state) if !asks.is_empty() => self.worker.round(state, phase, asks).await,
             _ => Ok(()),
@@ -203,7 +209,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// # Errors
     ///
     /// [`Conflict::View`] if this node has no lease on the view.
-    fn check_lease(&self) -> Result<(), Error> {
+    pub(super) fn check_lease(&self) -> Result<(), Error> {
         if self.worker.may_serve() { Ok(()) } else { Err(Conflict::View.into()) }
     }
 
@@ -216,6 +222,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Prepares the commit: everything that can stop the transaction. What it writes is locked
     /// afterwards, unless this fails.
     async fn prepare(&mut self) -> Result<(), Error> {
+        #[cfg(feature = "hades")]
+        if self.worker.node.nic.is_some() {
+            return self.prepare_lines().await;
+        }
         if self.state().rows.iter().any(Row::is_written) {
             self.reserve_log().await?;
             self.place().await?;
@@ -264,6 +274,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Looks again at what was read, guards included, and at the owners' lines: one round.
     pub(super) async fn check(&mut self, of: impl Fn(&Row) -> bool) -> Result<(), Error> {
+        #[cfg(feature = "hades")]
+        if self.worker.node.nic.is_some() {
+            return self.check_lines(true).await;
+        }
         let is_read = |row: &Row| row.is_read() && row.place != Place::Nowhere && of(row);
         let mut asks = self.ask(Ask::Check, is_read);
         let guards = self.state().guards.all().len() as u32;
@@ -311,6 +325,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 None => Asks::new(),
             };
             asks.extend(self.ask(Ask::Unlock, |row| row.may_be_locked() && !row.is_written()));
+            #[cfg(feature = "hades")]
+            self.update_by_lines(&mut asks);
             if !waits && let Some(state) = &mut self.state {
                 // The worker waits for the end.
                 let posted = self.worker.post(state, Phase::Commit, &asks).await;
@@ -344,10 +360,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             if !self.state().owes {
                 asks.extend(self.ask(Ask::Reap, |row| row.sight == Sight::Made));
             }
+            #[cfg(feature = "hades")]
+            self.give_up_lines(&mut asks);
             outcome = self.round(Phase::Commit, &asks).await;
         }
         let owes = self.is_owing() && !S::has(Mutation::UnlocksNotRepeated);
         let state = self.state();
+        #[cfg(feature = "hades")]
+        if !owes {
+            state.in_nics = None;
+        }
         (state.is_over, state.owes) = (!owes, owes);
         if owes || state.is_decided { outcome } else { Ok(()) }
     }
@@ -361,6 +383,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let node = state.node_at(row.shard);
             self.worker.may_be_met_again(node, state.met(node))
         };
+        #[cfg(feature = "hades")]
+        if self.owes_lines() {
+            return true;
+        }
         !state.log.unheard.is_empty() || state.rows.iter().any(|row| row.may_be_locked() && may_be_met(row))
     }
 }

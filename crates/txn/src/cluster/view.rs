@@ -58,6 +58,21 @@ pub struct Placement {
     pub primary: NodeId,
     /// The nodes that apply what is written to it.
     pub backups: Vec<NodeId>,
+    /// The nodes that do so, too, and are given what was written before: they are going to be
+    /// backups.
+    pub learners: Vec<NodeId>,
+}
+
+impl Placement {
+    /// Returns the nodes that have all rows.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = NodeId> {
+        [self.primary].into_iter().chain(self.backups.iter().copied())
+    }
+
+    /// Returns the nodes to which what is written goes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.replicas().chain(self.learners.iter().copied())
+    }
 }
 
 /// Who is a member of a cluster, and where each shard is.
@@ -101,8 +116,9 @@ pub struct View {
     head_of: Vec<ShardId>,
 }
 
-/// The number of views that are configured by hand.
-const FIRST: u32 = 1;
+/// The number of views that are configured by hand, and that name no incarnations. Where nodes
+/// agree on the view, it opens for none of them: the next one is of those that have met.
+pub(super) const FIRST: u32 = 1;
 
 impl View {
     /// Makes a view for nodes that are configured by hand. Shards are dealt to the owners in turn,
@@ -115,7 +131,7 @@ impl View {
         let member = |node: &NodeId| Member { node: *node, address: String::new(), incarnation: None };
         let placement = |shard: usize| {
             let mut nodes = owners.iter().copied().cycle().skip(shard % owners.len().max(1));
-            Some(Placement { primary: nodes.next()?, backups: nodes.take(backups).collect() })
+            Some(Placement { primary: nodes.next()?, backups: nodes.take(backups).collect(), learners: Vec::new() })
         };
         let placements = (0..shards).map_while(placement).collect();
         let groups = u16::try_from(owners.len()).map_err(|_| bad("a node is a member twice"))?;
@@ -145,13 +161,30 @@ impl View {
     pub(super) fn without(&self, is_gone: impl Fn(NodeId) -> bool) -> Result<Self, ClusterError> {
         let members = self.members.iter().filter(|member| !is_gone(member.node)).cloned().collect();
         let placement = |(number, at): (usize, &Placement)| {
-            let nodes = [at.primary].into_iter().chain(at.backups.iter().copied());
-            let mut left = nodes.filter(|node| !is_gone(*node));
+            let mut left = at.replicas().filter(|node| !is_gone(*node));
             let primary = left.next().ok_or(ClusterError::ShardLost { shard: ShardId(number as u16) })?;
-            Ok(Placement { primary, backups: left.collect() })
+            let learners = at.learners.iter().copied().filter(|node| !is_gone(*node)).collect();
+            Ok(Placement { primary, backups: left.collect(), learners })
         };
         let placements = self.placements.iter().enumerate().map(placement).collect::<Result<_, ClusterError>>()?;
         self.next(members, placements)
+    }
+
+    /// Makes the view that comes after this one, with other nodes for each group.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::BadView`].
+    pub(super) fn placed(&self, members: Vec<Member>, of: impl Fn(u16) -> Placement) -> Result<Self, ClusterError> {
+        let by_group: Vec<Placement> = (0..self.heads.len() as u16).map(of).collect();
+        let placement = |head: &ShardId| by_group.get(head.index()).cloned();
+        self.next(members, self.head_of.iter().filter_map(placement).collect())
+    }
+
+    /// Names the lives of its members.
+    pub(super) fn of_lives(self, members: Vec<Member>) -> Self {
+        debug_assert!(members.iter().map(|member| member.node).eq(self.members.iter().map(|member| member.node)));
+        Self { members, ..self }
     }
 
     fn new(number: u32, members: Vec<Member>, placements: Vec<Placement>, groups: u16) -> Result<Self, ClusterError> {
@@ -161,12 +194,10 @@ impl View {
         let is_member = |node: &NodeId| members.iter().any(|member| member.node == *node);
         let head = |shard: usize| shard % usize::from(groups);
         for (number, placement) in placements.iter().enumerate() {
-            let Placement { primary, backups } = placement;
-            if !is_member(primary) || !backups.iter().all(is_member) {
+            if !placement.nodes().all(|node| is_member(&node)) {
                 return Err(bad("a shard is at a node that is not a member"));
             }
-            let mut others = backups.iter().enumerate();
-            if backups.contains(primary) || others.any(|(at, backup)| backups[..at].contains(backup)) {
+            if placement.nodes().enumerate().any(|(at, node)| placement.nodes().take(at).any(|other| other == node)) {
                 return Err(bad("a node has a shard twice"));
             }
             if *placement != placements[head(number)] {
@@ -218,6 +249,11 @@ impl View {
         self.placements.get(shard.index()).map_or(&[], |placement| &placement.backups)
     }
 
+    /// Returns the nodes that are going to back a shard up.
+    pub(super) fn learners(&self, shard: ShardId) -> &[NodeId] {
+        self.placements.get(shard.index()).map_or(&[], |placement| &placement.learners)
+    }
+
     /// Returns how many groups the shards are dealt to.
     pub(super) fn groups(&self) -> u16 {
         self.groups
@@ -259,6 +295,16 @@ impl View {
     /// Returns which incarnation of a node is meant. `None`: whichever is met.
     pub(super) fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
         self.members.iter().find(|member| member.node == node)?.incarnation
+    }
+
+    /// Returns whether a life of a node is a member.
+    pub(super) fn has_life(&self, node: NodeId, life: Incarnation) -> bool {
+        self.has(node) && self.incarnation(node).is_none_or(|named| named == life)
+    }
+
+    /// Returns whether another life of a node is a member than this one.
+    pub(super) fn has_other_life(&self, node: NodeId, life: Incarnation) -> bool {
+        self.has(node) && !self.has_life(node, life)
     }
 
     /// Returns the number of a shard's group.
@@ -305,9 +351,9 @@ impl Encode for View {
         for Member { node, address, incarnation } in &self.members {
             (node.0, &**address, incarnation.map(|incarnation| u64::from(incarnation.0))).encode(into);
         }
-        for Placement { primary, backups } in &self.placements {
-            (primary.0, backups.len() as u16).encode(into);
-            backups.iter().for_each(|backup| backup.0.encode(into));
+        for Placement { primary, backups, learners } in &self.placements {
+            (primary.0, backups.len() as u16, learners.len() as u16).encode(into);
+            backups.iter().chain(learners).for_each(|node| node.0.encode(into));
         }
     }
 }
@@ -324,9 +370,9 @@ impl<'a> Decode<'a> for View {
         };
         let members = (0..members).map(member).collect::<Result<_, DecodeError>>()?;
         let placement = |_| {
-            let (primary, backups): (u16, u16) = Decode::decode(from)?;
-            let backups = (0..backups).map(|_| u16::decode(from).map(NodeId)).collect::<Result<_, _>>()?;
-            Ok(Placement { primary: NodeId(primary), backups })
+            let (primary, backups, learners): (u16, u16, u16) = Decode::decode(from)?;
+            let mut nodes = |count| (0..count).map(|_| u16::decode(from).map(NodeId)).collect::<Result<_, _>>();
+            Ok(Placement { primary: NodeId(primary), backups: nodes(backups)?, learners: nodes(learners)? })
         };
         let placements = (0..shards).map(placement).collect::<Result<_, DecodeError>>()?;
         Self::new(number, members, placements, groups).map_err(|_| invalid)
@@ -364,12 +410,13 @@ struct Latest {
 }
 
 impl Current {
-    pub(super) fn new(view: View) -> Self {
+    /// Begins in a view. If it `is_closed`, the next one opens first.
+    pub(super) fn new(view: View, is_closed: bool) -> Self {
         let number = view.number;
-        let latest = Latest { promised: number, view: Arc::new(view) };
+        let latest = Latest { promised: number + u32::from(is_closed), view: Arc::new(view) };
         Self {
             moment: AtomicU64::new(number.into()),
-            open: AtomicU32::new(number),
+            open: AtomicU32::new(if is_closed { BETWEEN } else { number }),
             closes: AtomicBool::new(false),
             latest: Mutex::new(latest),
         }
@@ -515,7 +562,7 @@ mod tests {
         // An owner without a shard has none.
         assert_eq!(View::fixed(&owners(), 2, 0).expect("a view").heads, [0, 1].map(ShardId));
         // What one node has of several groups is in as many tables.
-        let at_last = Placement { primary: NodeId(4), backups: Vec::new() };
+        let at_last = Placement { primary: NodeId(4), backups: Vec::new(), learners: Vec::new() };
         let next = view.next(view.members().to_vec(), vec![at_last; 24]).expect("a view");
         assert_eq!(next.heads, view.heads);
     }
@@ -555,7 +602,7 @@ mod tests {
     fn only_a_newer_view_is_installed() {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
-        let current = Current::new(view.clone());
+        let current = Current::new(view.clone(), false);
         let told = |told: &View, open| {
             assert_eq!((told, open), (&next, 2));
             Ok(())
@@ -575,7 +622,7 @@ mod tests {
     fn a_view_that_is_closed_opens_with_the_one_that_was_promised() {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = |view: &View| view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
-        let current = Current::new(view.clone());
+        let current = Current::new(view.clone(), false);
         assert_eq!((current.suspend(1, || panic!("it is not newer")).ok(), current.served()), (Some(1), 1));
         assert_eq!((current.suspend(3, || Ok(())).ok(), current.number()), (Some(1), 1));
         assert_eq!((current.served(), current.is_between()), (BETWEEN, true));
@@ -594,7 +641,7 @@ mod tests {
     fn a_node_that_closes_serves_in_no_view_for_good() {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
-        let current = Current::new(view);
+        let current = Current::new(view, false);
         assert_eq!((current.number(), current.served()), (1, 1));
         current.another_closes();
         assert_eq!((current.number(), current.moment() == 1), (1, false));

@@ -98,6 +98,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         let _ = spawner.serve(async move { server.answer().await });
         let _ = spawner.serve(async move { janitor.finish_abandoned().await });
         self.inner.serves.set(true);
+        #[cfg(feature = "hades")]
+        if self.inner.node.nic.is_some() {
+            let sender = self.clone();
+            let _ = spawner.serve(async move { sender.inner.send_squashes().await });
+        }
         if self.inner.protocol().leases {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
@@ -115,9 +120,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let _ = spawner.serve(async move { keeper.inner.keep_view().await });
         }
         if self.inner.has_backups() {
-            let (sender, applier) = (self.clone(), self.clone());
+            let (sender, applier, learner) = (self.clone(), self.clone(), self.clone());
             let _ = spawner.serve(async move { sender.inner.tell_backups().await });
             let _ = spawner.serve(async move { applier.apply_logs().await });
+            if self.inner.node.membership.is_some() {
+                let _ = spawner.serve(async move { learner.inner.keep_learning().await });
+            }
         }
     }
 

@@ -178,7 +178,8 @@ impl LocalConfig {
             max_message_bytes: Buffers::LARGE,
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
-            smart_nic: false,
+            // A NIC in software.
+            smart_nic: true,
             certain_deaths: true,
         }
     }

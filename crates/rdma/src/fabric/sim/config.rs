@@ -253,7 +253,7 @@ impl SimConfig {
             max_message_bytes: Buffers::LARGE,
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
-            smart_nic: false,
+            smart_nic: true,
             certain_deaths: false,
         }
     }

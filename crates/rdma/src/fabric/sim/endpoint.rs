@@ -8,7 +8,7 @@ use super::{
     queue::{Outcome, Queue, Stage},
 };
 use crate::{
-    Incarnation, NodeId,
+    Incarnation, NodeId, VerbError,
     endpoint::port::{Frame, Ticket, Verb},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 pub(super) enum Arrival {
     Completed { queue: u16, ticket: Option<Ticket>, verb: Verb, outcome: Outcome },
     Replied { ticket: Ticket, from: NodeId, frame: Option<Frame> },
-    Departed { node: NodeId, incarnation: Incarnation },
+    Departed { node: NodeId, error: VerbError },
     Changed,
 }
 

@@ -70,6 +70,7 @@ mod nic;
 mod node;
 mod private;
 mod profile;
+mod software;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -77,6 +78,8 @@ mod tests;
 pub use filter::{Filter, Shape};
 pub use memory::Move;
 pub use message::{Message, Progress, Served, Step, Stop, Stopped, TxId};
+#[cfg(any(test, feature = "faults"))]
+pub use mutation::{Mutation, with_fault};
 pub use nic::Fetch;
 pub use node::{Counts, Node};
 pub use private::Kind;

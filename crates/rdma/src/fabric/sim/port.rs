@@ -168,9 +168,16 @@ impl<E: Engine> Backend for SimPort<E> {
 
     fn connected(&mut self, node: NodeId) {
         let Some(found) = self.queues.get(node).and_then(|queue| queue.life.clone()) else { return };
-        if let Some(it) = self.shared.world.lock().endpoint(self.endpoint) {
+        let mut world = self.shared.world.lock();
+        let (incarnation, is_over) = (found.incarnation, found.is_over());
+        if let Some(it) = world.endpoint(self.endpoint) {
             let queue = &mut it.queues[usize::from(node.0)];
-            (queue.life, queue.cut, queue.broken) = (Some(found.incarnation), found.is_over(), None);
+            (queue.life, queue.cut, queue.broken) = (Some(incarnation), is_over, None);
+        }
+        if is_over {
+            // It ended before it was connected to, which nothing else tells.
+            let (now, error) = (world.now, VerbError::Gone { node, incarnation });
+            world.arrive(self.endpoint, now, Arrival::Departed { node, error });
         }
     }
 
@@ -259,9 +266,7 @@ impl<E: Engine> Backend for SimPort<E> {
                     takes = cpu.receive;
                     events.replied(ticket, from, frame);
                 }
-                Arrival::Departed { node, incarnation } => {
-                    events.departed(node, VerbError::Disconnected { node, incarnation });
-                }
+                Arrival::Departed { node, error } => events.departed(node, error),
                 Arrival::Changed => events.changed(),
             }
             world.charge(self.endpoint, takes);

@@ -5,16 +5,22 @@
 //! in the background. What becomes of it when the view changes is in `closing`.
 
 mod closing;
+mod learning;
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, Ordering::Acquire},
+    atomic::{
+        AtomicBool, AtomicU8,
+        Ordering::{Acquire, Relaxed},
+    },
 };
 
 use drtm_htm::Engine;
 use drtm_kv::{Holder, KvError, Store, Version, Worker};
 use drtm_rdma::NodeId;
 use parking_lot::Mutex;
+
+pub(in crate::cluster) use self::learning::Standing;
 
 use super::{
     record::Rows as RecordRows,
@@ -44,6 +50,8 @@ pub(in crate::cluster) struct Backup<E: Engine> {
     rings: Box<[OnceLock<Arc<Ring>>]>,
     /// For each group, whether this node serves it: its rows are written under their locks then.
     served: Box<[AtomicBool]>,
+    /// For each group, what this node has of it: a [`Standing`].
+    standings: Box<[AtomicU8]>,
     /// The node's log, if it has one, which gets what is applied.
     log: Option<(Arc<Log<E>>, Arc<Participant>)>,
     applier: Mutex<Applier<E>>,
@@ -82,8 +90,11 @@ impl<E: Engine> Backup<E> {
         let applier = Applier { readers: Vec::new(), worker, replicas, graves: Graves::default() };
         let rings = (0..MOST_RINGS).map(|_| OnceLock::new()).collect();
         let served = (0..first_view.groups()).map(|group| AtomicBool::new(first_view.serves(node, group))).collect();
+        let standings = (0..first_view.groups()).map(|_| AtomicU8::new(Standing::None as u8)).collect();
         let (store, applier) = (store.clone(), Mutex::new(applier));
-        Ok(Self { store, ring_bytes, first_view, rings, served, log, applier })
+        let backup = Self { store, ring_bytes, first_view, rings, served, standings, log, applier };
+        backup.note_standings(&backup.first_view, node, &mut backup.applier.lock());
+        Ok(backup)
     }
 
     /// Gives a worker of some node a ring.
@@ -243,6 +254,10 @@ impl<E: Engine> Backup<E> {
 
     /// Takes out what says that rows are not there, where nothing older can come.
     fn fill_graves(&self, applier: &mut Applier<E>) {
+        // Rows that are copied may be older than graves.
+        if self.standings.iter().any(|standing| standing.load(Relaxed) == Standing::Learns as u8) {
+            return;
+        }
         let Applier { readers, worker, replicas, graves } = applier;
         if graves.waiting.is_empty() && !graves.dug.is_empty() {
             let region = self.store.region();

@@ -14,11 +14,13 @@ const MOST: u64 = 1 << 30;
 pub(in crate::cluster) struct LogConfig {
     pub(in crate::cluster) backups: usize,
     pub(in crate::cluster) ring_bytes: u64,
+    /// How many bytes of rows a node copies in a second at most, to become a backup.
+    pub(in crate::cluster) copy_rate: Option<u64>,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { backups: 0, ring_bytes: RING_BYTES }
+        Self { backups: 0, ring_bytes: RING_BYTES, copy_rate: None }
     }
 }
 

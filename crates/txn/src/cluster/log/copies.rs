@@ -6,7 +6,8 @@
 //! all copies of all shards that it writes have its records. So if as many nodes are lost as shards
 //! have backups, the coordinator among them, a copy of each shard is left.
 //!
-//! A coordinator that is a backup gets the rows by its own ring besides. That one decides nothing.
+//! A coordinator that is a backup gets the rows by its own ring besides, and so do nodes that are
+//! going to be backups by theirs. Those rings decide nothing.
 //!
 //! See `docs/decisions/0103`.
 
@@ -32,7 +33,7 @@ impl Copies {
     /// Returns the nodes that get a record with rows of a shard.
     pub(super) fn recorded_at(self, view: &View, shard: ShardId) -> impl Iterator<Item = NodeId> {
         let own = view.backups(shard).contains(&self.coordinator).then_some(self.coordinator);
-        self.of(view, shard).chain(own)
+        self.of(view, shard).chain(own).chain(view.learners(shard).iter().copied())
     }
 }
 

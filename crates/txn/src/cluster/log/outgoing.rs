@@ -101,10 +101,10 @@ impl Rings {
         self.slots.borrow_mut()[index].ring = Some(ring);
     }
 
-    /// Forgets the ring at a node that is gone.
-    pub(super) fn forget(&self, node: NodeId) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(usize::from(node.0)) {
-            slot.ring = None;
+    /// Forgets a ring at a node that is gone, unless there is a newer one at it.
+    pub(super) fn forget(&self, gone: &Rc<Outgoing>) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(usize::from(gone.node.0)) {
+            slot.ring.take_if(|ring| Rc::ptr_eq(ring, gone));
         }
     }
 

@@ -6,12 +6,12 @@
 //! version of it can come any more (`backup`).
 
 use drtm_htm::Engine;
-use drtm_kv::{Current, KvError, Locking, NoValue, Placed, ReadEntry, Reaped, Store, Version, Worker};
+use drtm_kv::{Current, InAnyState, KvError, Locking, NoValue, Placed, ReadEntry, Reaped, Store, Version, Worker};
 use drtm_rdma::RegionError;
 
 use crate::{
     durability::format::{Change, Entry},
-    memory::storage::{Expected, KeyRef, OwnedKey, Storage},
+    memory::storage::{Expected, KeyRef, OwnedKey, Storage, Tour},
     schema::table::Any,
 };
 
@@ -43,6 +43,15 @@ pub(super) enum Applied {
     Removed(Grave),
 }
 
+/// How far taking out all rows has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Emptied {
+    More,
+    All,
+    /// Rows stay: a log has them, and what is taken out now may come back from it later.
+    Stays,
+}
+
 /// A record that says that a row is not there.
 #[derive(Debug)]
 pub(super) struct Grave {
@@ -53,8 +62,8 @@ pub(super) struct Grave {
 
 /// Why an entry was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotApplied {
-    /// There is no memory. It can be applied later.
+pub(in crate::cluster) enum NotApplied {
+    /// There is no memory, or the row is locked. It can be applied later.
     Full,
     /// It cannot be: it is of no table of the owner's, or the store is corrupt.
     Wrong,
@@ -108,8 +117,8 @@ impl<E: Engine> Replica<E> {
             Placed::Found(seen) => (seen.at, false),
         };
         let Locking::Taken { version: before, .. } = records.lock(at, worker.holder())? else {
-            // No other locks records of replicas.
-            return Err(NotApplied::Wrong);
+            // A transaction of a view in which this node has served it is about to unlock it.
+            return Err(NotApplied::Full);
         };
         let version = Version::new(entry.version);
         if !is_made && before.number() >= entry.version {
@@ -132,6 +141,65 @@ impl<E: Engine> Replica<E> {
             },
         }
         Ok(Applied::Put)
+    }
+
+    /// Takes some rows out, from where it was `at` on: a group, a table, and how far it has come
+    /// there. No transaction needs them.
+    pub(super) fn empty_some(
+        &self,
+        (store, worker): (&Store<E>, &mut Worker<E>),
+        at: &mut Option<(u16, usize, Tour)>,
+        is_logged: bool,
+    ) -> Result<Emptied, KvError> {
+        let tables = || self.tables.iter().flatten().map(|table| &table.storage);
+        if is_logged {
+            let mut left = 0;
+            for storage in tables() {
+                left += storage.records()?;
+            }
+            return Ok(if left == 0 { Emptied::All } else { Emptied::Stays });
+        }
+        let (number, mut tour) = match at.take() {
+            Some((group, number, tour)) if group == self.group => (number, tour),
+            _ => match tables().next() {
+                Some(first) => (0, first.tour()?),
+                None => return Ok(Emptied::All),
+            },
+        };
+        let Some(storage) = tables().nth(number) else { return Ok(Emptied::All) };
+        let mut keys: Vec<OwnedKey> = Vec::new();
+        let has_more = storage.visit_some(&mut tour, |key| keys.push(key.into()))?;
+        for key in &keys {
+            self.take_out((store, worker), storage, key.as_ref())?;
+        }
+        if has_more {
+            *at = Some((self.group, number, tour));
+            return Ok(Emptied::More);
+        }
+        // A row that was locked is met once more.
+        match (storage.records()? > 0, tables().nth(number + 1)) {
+            (true, _) => *at = Some((self.group, number, storage.tour()?)),
+            (false, Some(next)) => *at = Some((self.group, number + 1, next.tour()?)),
+            (false, None) => return Ok(Emptied::All),
+        }
+        Ok(Emptied::More)
+    }
+
+    /// Takes a row out, unless another transaction has it locked.
+    fn take_out(
+        &self,
+        (store, worker): (&Store<E>, &mut Worker<E>),
+        storage: &Storage<E>,
+        key: KeyRef<'_>,
+    ) -> Result<(), KvError> {
+        let records = store.records();
+        let Ok(found) = storage.read::<Any, _>(key, InAnyState, &mut NoValue)? else { return Ok(()) };
+        let Locking::Taken { version, .. } = records.lock(found.at, worker.holder())? else { return Ok(()) };
+        records.publish(found.at, version.as_removed())?;
+        if let Ok(seen) = storage.read::<Any, _>(key, Current, &mut NoValue)? {
+            storage.reap(worker, key, seen, || ())?;
+        }
+        Ok(())
     }
 
     /// Takes a grave out, unless the row has come back. Returns whether that is done.

@@ -85,7 +85,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.endpoint().sleep(TELL_AFTER).await;
             for ring in self.rings.all().into_iter().filter(has_news) {
                 if self.is_gone(&ring) {
-                    self.rings.forget(ring.node);
+                    self.rings.forget(&ring);
                     continue;
                 }
                 let settled = ring.producer.borrow().settled();
@@ -120,8 +120,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// [`ClusterError::LogFull`] of a backup that makes no progress; or when one cannot be asked.
     pub(in crate::cluster) async fn catch_up(&self) -> Result<(), Error> {
         for ring in self.rings.all() {
-            if self.is_gone(&ring) && !self.view().has(ring.node) {
-                self.rings.forget(ring.node);
+            if self.is_gone(&ring) && !ring.incarnation.is_some_and(|life| self.view().has_life(ring.node, life)) {
+                self.rings.forget(&ring);
                 continue;
             }
             let mut tries = 0;

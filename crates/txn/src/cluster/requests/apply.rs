@@ -21,6 +21,7 @@ use crate::{
         ask::{Ask, Asks},
         coordinator::Coordinator,
         participant::{Held, Participant},
+        protocol::Detection,
         state::{Hold, Op, Part, Row, State},
         view::View,
         wire::{
@@ -79,7 +80,14 @@ impl<'a> Known<'a> {
 }
 
 impl<'a> Changes<'a> {
-    fn len(&self) -> usize {
+    /// Returns what a transaction makes of these rows of its own.
+    #[cfg(feature = "hades")]
+    pub(super) fn of<P: Port>(state: &'a State<'_, P>, numbers: &'a [u32], are_logged: bool) -> Self {
+        let (view, rows, arena) = (&*state.view, &*state.rows, &state.arena);
+        Self::Known(Known { view, numbers, rows, arena, are_logged })
+    }
+
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Encoded(rows) => rows.len(),
             Self::Known(known) => known.numbers.len(),
@@ -88,7 +96,7 @@ impl<'a> Changes<'a> {
 
     /// Calls `each` with one row after the other, until it fails.
     #[inline]
-    fn try_for_each<E>(&self, mut each: impl FnMut(ChangedRow<'a>) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn try_for_each<E>(&self, mut each: impl FnMut(ChangedRow<'a>) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Encoded(rows) => rows.iter().try_for_each(each),
             Self::Known(known) => known.numbers.iter().try_for_each(|number| each(known.row(*number))),
@@ -174,11 +182,13 @@ impl TxRequest for Apply {
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether commits at a node are carried out whole there, and rows locked by message:
-    /// where it frees what dead clients have locked, and where it has a log, which gets one record
-    /// of each transaction.
+    /// where it frees what dead clients have locked, where it has a log, which gets one record of
+    /// each transaction, and where conflicts are found by cache lines.
     pub(in crate::cluster) fn commits_whole(&self, node: NodeId) -> bool {
         let is_freed = self.node.frees_the_dead && node != self.id();
-        is_freed || self.durability_of(node).is_some() && !S::has(Mutation::LogsBypassed)
+        is_freed
+            || self.protocol().detection != Detection::Versions
+            || self.durability_of(node).is_some() && !S::has(Mutation::LogsBypassed)
     }
 
     /// Returns when a node's log has what is written to it. `None` without a log, or if it was not

@@ -97,7 +97,12 @@ impl Request for Prepare {
         };
         let (members, mut count) = (node.view.view(), 0);
         participant.value.clear();
-        for met in node.closings.nodes().into_iter().filter(|met| !members.has(*met)) {
+        // One of which another life is a member has not taken part in the view.
+        let is_met = |other: &NodeId| {
+            let here = worker.endpoint().presence(*other).here();
+            here.is_some_and(|incarnation| node.closings.has_met(*other, incarnation))
+        };
+        for met in node.closings.nodes().into_iter().filter(|met| !members.has(*met) && is_met(met)) {
             Known { node: met.0 }.put(&mut participant.value);
             count += 1;
         }

@@ -4,6 +4,8 @@ use drtm_kv::{Handle, Holder, Version};
 use drtm_rdma::{Cost, Fabric, Port, rpc::RpcError};
 
 use super::{Answer, Binds, On, Request, Serving, TxRequest};
+#[cfg(feature = "hades")]
+use crate::cluster::Refusal;
 use crate::{
     Conflict, Error,
     cluster::{
@@ -35,6 +37,14 @@ impl Request for Lock {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: LockRow<'_>, mut serving: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let LockRow { table, key, at, seen, holder, length } = body;
+        // Where conflicts are found by lines, a claim respects the locks of directories, as the
+        // commits of others respect claims.
+        #[cfg(feature = "hades")]
+        if let Some(nic) = &serving.worker.node.nic
+            && nic.has_locked(&serving.worker.lines_of(at)?)
+        {
+            return Err(Refusal::Locked);
+        }
         let participant = &mut *serving.participant;
         let number = participant.home.store_to_write(table, key)?.number;
         participant.check_log()?;

@@ -38,7 +38,8 @@ impl Request for Introduce {
     fn serve<'p, F: Fabric, S: On<F>>(hello: Hello<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, caller, .. } = at;
         let node = &worker.node;
-        if let Some(incarnation) = worker.endpoint().presence(caller).here() {
+        let here = worker.endpoint().presence(caller).here();
+        if let Some(incarnation) = here {
             if node.home.changing.is_evicted(caller, incarnation) {
                 return Err(Refusal::Revoked);
             }
@@ -52,7 +53,9 @@ impl Request for Introduce {
         if !is_alike || lease != node.lease_in_nanos() {
             return Err(Refusal::Other);
         }
-        node.closings.meet(caller);
+        if let Some(incarnation) = here {
+            node.closings.meet(caller, incarnation);
+        }
         // The caller may know a newer view.
         node.install(view).map_err(|_| Refusal::Other)?;
         Ok(node.welcome())

@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use super::{Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
-    Error,
+    Config, Error,
     cluster::{
         ClusterError, Refusal,
+        participant::Participant,
         state::{self, Op, Sight, State},
         wire::{messages, parts::Shifted},
     },
@@ -108,18 +109,28 @@ impl Request for Reap {
     type Reply<'a> = ();
 
     fn serve<'p, F: Fabric, S: On<F>>(body: ReapRow<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let Serving { participant, .. } = at;
-        let ReapRow { table, key, at, seen } = body;
-        let home = &participant.home;
-        let number = home.store_to_write(table, key)?.number;
-        // A record of a row that is there is not one that was made for an insertion which failed.
-        if !seen.is_removed() {
-            return Err(Refusal::Moved);
+        // Another transaction may be about to write it, which has not locked it yet.
+        #[cfg(feature = "hades")]
+        if let Some(nic) = &at.worker.node.nic {
+            let Ok(lines) = at.worker.lines_of(body.at) else { return Ok(()) };
+            return nic.unless_locked(&lines, || reap(at.participant, body)).unwrap_or(Ok(()));
         }
-        let TxState { worker, session, .. } = &mut *participant.state;
-        let seen = ReadEntry { at, version: seen };
-        Ok(reclaim::reap(&home.db, (worker, &session.counters), number, key, seen)?)
+        reap(at.participant, body)
     }
+}
+
+/// Takes a record out that was made for an insertion which has not happened.
+pub(super) fn reap<S: Config>(participant: &mut Participant<S>, row: ReapRow<'_>) -> Result<(), Refusal> {
+    let ReapRow { table, key, at, seen } = row;
+    let home = &participant.home;
+    let number = home.store_to_write(table, key)?.number;
+    // A record of a row that is there is not one that was made for an insertion which failed.
+    if !seen.is_removed() {
+        return Err(Refusal::Moved);
+    }
+    let TxState { worker, session, .. } = &mut *participant.state;
+    let seen = ReadEntry { at, version: seen };
+    Ok(reclaim::reap(&home.db, (worker, &session.counters), number, key, seen)?)
 }
 
 impl TxRequest for Reap {

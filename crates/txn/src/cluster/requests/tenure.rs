@@ -43,11 +43,18 @@ impl Request for Renew {
         if here.is_none_or(|incarnation| node.home.changing.is_evicted(caller, incarnation)) {
             return Err(Refusal::Revoked);
         }
+        if here.is_some_and(|incarnation| node.view.view().has_other_life(caller, incarnation)) {
+            // What the other life has promised is not this one's.
+            return Err(Refusal::OtherView);
+        }
         // A node that has acknowledged the next view grants nothing in this one.
         let is_between = node.view.is_between();
         let tenure = node.tenure.as_ref().filter(|_| !is_between);
         let heartbeat = tenure.and_then(|tenure| tenure.grant(endpoint.now(), body.view, (caller, body.heard)));
-        let Heartbeat { number, grant } = heartbeat.ok_or(Refusal::OtherView)?;
+        let Some(Heartbeat { number, grant }) = heartbeat else {
+            node.tenure.iter().for_each(|tenure| tenure.note_asked(endpoint.now(), caller));
+            return Err(Refusal::OtherView);
+        };
         let (from, lasts) = grant.unwrap_or_default();
         let lasts = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
         Ok(Beat { number, from, lasts })

@@ -62,6 +62,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     pub(super) async fn write(&mut self, number: u32, op: Op) -> Result<(), Error> {
         self.change_entries(number, op).await?;
         self.state().note(number, op);
+        #[cfg(feature = "hades")]
+        self.note_written(number)?;
         Ok(())
     }
 

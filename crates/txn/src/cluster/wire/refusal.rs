@@ -61,10 +61,13 @@ pub enum Refusal {
     /// requester is given the newer view when it meets the node again.
     #[error("it is in another view, or another incarnation: run the transaction again")]
     OtherView = 16,
+    /// Its NIC has squashed the transaction, which conflicts with another one.
+    #[error("its NIC has squashed the transaction: run it again")]
+    Squashed = 17,
 }
 
 impl Refusal {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -81,6 +84,7 @@ impl Refusal {
         Self::Revoked,
         Self::LogFailed,
         Self::OtherView,
+        Self::Squashed,
     ];
 
     /// Returns the refusal of a number.

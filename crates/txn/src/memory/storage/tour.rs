@@ -1,6 +1,6 @@
 //! Iterating over all keys of a table, concurrently with writers and outside of any transaction.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use drtm_htm::Engine;
 use drtm_kv::{
@@ -66,6 +66,21 @@ impl<E: Engine> Storage<E> {
             Self::TreeOfWords(_) | Self::TreeOfBytes(_) => None,
         };
         Ok(sweep.map(|sweep| Tour { at: At::Buckets(sweep), value: Vec::new() }))
+    }
+
+    /// Begins an iteration over an ordered table behind a key. `None` for a hash table, or for a
+    /// key of another kind.
+    pub(crate) fn tour_behind(&self, key: KeyRef<'_>) -> Option<Tour> {
+        let at = match (self, key) {
+            (Self::TreeOfWords(_), KeyRef::Word(word)) => {
+                At::Words(Cursor::up((Bound::Excluded(word), Bound::Unbounded)))
+            }
+            (Self::TreeOfBytes(_), KeyRef::Bytes(bytes)) => {
+                At::Bytes(Cursor::up((Bound::Excluded(bytes), Bound::Unbounded)))
+            }
+            _ => return None,
+        };
+        Some(Tour { at, value: Vec::new() })
     }
 
     /// Shows some more keys, and returns whether there may be others.

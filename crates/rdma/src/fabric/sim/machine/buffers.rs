@@ -101,7 +101,6 @@ impl Buffers {
         self.loaded.iter().any(|buffer| buffer.owner == owner)
     }
 
-    #[cfg(test)]
     pub(super) fn loaded(&self) -> &[Buffer] {
         &self.loaded
     }

@@ -1,9 +1,18 @@
-//! Deliberate faults, which the exploration of all interleavings must find. Only tests have them.
+//! Deliberate faults, which the exploration of all interleavings must find, and checkers of the
+//! histories of transactions. Only tests have them: those of this crate, and with the feature
+//! `faults` those of others.
 
-/// A rule that is left out.
+/// A rule that is left out: a deliberate fault, for tests.
+///
+/// # Example
+///
+/// See [`with_fault`](super::with_fault).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), allow(dead_code, reason = "some are faults of the model's network or driver"))]
-pub(super) enum Mutation {
+#[cfg_attr(
+    not(any(test, feature = "faults")),
+    allow(dead_code, unreachable_pub, reason = "some are faults of the model's network, and tests choose them")
+)]
+pub enum Mutation {
     // What the paper's text leaves out: docs/hades.md, "Holes".
     /// The locking buffer has what is in the filters, and not the lines of an Intend-to-commit.
     IntendedNotLocked,
@@ -61,15 +70,15 @@ pub(super) enum Mutation {
     SquashedLinesStay,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "faults"))]
 std::thread_local!(static CHOSEN: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) });
 
 /// Returns whether the code has this fault.
 #[inline]
 pub(super) fn includes(mutation: Mutation) -> bool {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "faults"))]
     return CHOSEN.get() == Some(mutation);
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "faults")))]
     {
         let _ = mutation;
         false
@@ -78,15 +87,28 @@ pub(super) fn includes(mutation: Mutation) -> bool {
 
 /// Returns whether the code has any fault.
 pub(super) fn any() -> bool {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "faults"))]
     return CHOSEN.get().is_some();
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "faults")))]
     false
 }
 
-/// Calls `run` with a fault.
-#[cfg(test)]
-pub(super) fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
+/// Calls `run` with a fault of the machines that this thread simulates.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{NodeId, machine::{Kind, Line, MachineProfile, Mutation, Node, with_fault}};
+///
+/// let mut node = Node::new(NodeId(0), &MachineProfile::HADES);
+/// let (reader, writer) = (node.begin(0).unwrap(), node.begin(1).unwrap());
+/// assert_eq!(node.access(0, reader, Line(1), Kind::Read).stop, None);
+/// with_fault(Some(Mutation::ReadersNotChecked), || {
+///     assert_eq!(node.access(0, writer, Line(1), Kind::Write).stop, None, "it was to be squashed");
+/// });
+/// ```
+#[cfg(any(test, feature = "faults"))]
+pub fn with_fault<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
     CHOSEN.set(mutation);
     let result = run();
     CHOSEN.set(None);

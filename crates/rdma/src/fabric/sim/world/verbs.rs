@@ -472,6 +472,6 @@ impl<E: Engine> World<E> {
             self.nodes[usize::from(node.0)].life.drop_atomic(is_its);
         }
         self.report(endpoint, queue);
-        self.arrive(endpoint, now, Arrival::Departed { node, incarnation });
+        self.arrive(endpoint, now, Arrival::Departed { node, error: VerbError::Disconnected { node, incarnation } });
     }
 }

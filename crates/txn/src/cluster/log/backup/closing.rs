@@ -122,5 +122,6 @@ impl<E: Engine> Backup<E> {
             }
             served.store(serves, Release);
         }
+        self.note_standings(view, node, &mut applier);
     }
 }

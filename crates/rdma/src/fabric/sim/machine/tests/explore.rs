@@ -25,7 +25,7 @@ pub(super) struct Found {
 
 /// Explores a configuration, with a fault if one is given, until something is wrong.
 pub(super) fn explore(config: &Config, fault: Option<Mutation>) -> Found {
-    mutation::with(fault, || {
+    mutation::with_fault(fault, || {
         let mut search = Search { config, seen: HashSet::new(), path: Vec::new(), found: Found::default() };
         search.visit(&World::new(config));
         Found { states: search.seen.len(), ..search.found }

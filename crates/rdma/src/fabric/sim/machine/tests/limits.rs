@@ -96,6 +96,6 @@ fn a_held_line_is_not_denied_by_a_later_lock() {
     };
     let denied = Some(Stop::Denied);
     assert_eq!(run().map(|served| served.stop), [None, denied], "a false positive");
-    let with_fault = mutation::with(Some(Mutation::HoldsMeetLaterLocks), run);
+    let with_fault = mutation::with_fault(Some(Mutation::HoldsMeetLaterLocks), run);
     assert_eq!(with_fault.map(|served| served.stop), [denied; 2]);
 }

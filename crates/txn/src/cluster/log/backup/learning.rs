@@ -1,0 +1,216 @@
+//! How a node gets the rows of a group whose backup it is going to be: it takes what is written
+//! from then on out of its rings, as a backup does, and copies what is there already from the
+//! primary. Of a row, the newest version wins, so that the order does not matter.
+
+use drtm_htm::Engine;
+use drtm_kv::Version;
+use drtm_rdma::NodeId;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::{Applied, Applier, Backup, NotApplied};
+use crate::{
+    cluster::{
+        log::replica::{Emptied, Replica, ReplicaTable},
+        view::{Placement, View},
+    },
+    commit::epoch::epoch_of,
+    durability::format::Entry,
+    memory::storage::Tour,
+};
+
+/// What a node has of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::cluster) enum Standing {
+    /// It has no tables for it.
+    None,
+    /// Rows that are worth nothing: they are being taken out.
+    Old,
+    /// Tables without rows.
+    Empty,
+    /// A part of the rows: others are being copied.
+    Learns,
+    /// All rows, though it is no replica yet.
+    HasLearnt,
+    /// All rows: it is a replica.
+    Replica,
+}
+
+impl Standing {
+    const ALL: [Self; 6] = [Self::None, Self::Old, Self::Empty, Self::Learns, Self::HasLearnt, Self::Replica];
+
+    pub(in crate::cluster) fn of(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Returns what a node has of a group that is in another view from then on.
+    fn in_view(self, placed: Option<&Placement>, node: NodeId) -> Self {
+        let is = |nodes: &[NodeId]| nodes.contains(&node);
+        match (self, placed) {
+            (Self::None, _) => Self::None,
+            (_, Some(at)) if at.primary == node || is(&at.backups) => Self::Replica,
+            (Self::Empty, Some(at)) if is(&at.learners) => Self::Learns,
+            (Self::Learns | Self::HasLearnt, Some(at)) if is(&at.learners) => self,
+            (Self::Empty, _) => Self::Empty,
+            _ => Self::Old,
+        }
+    }
+}
+
+impl<E: Engine> Backup<E> {
+    /// Returns what the node has of a group.
+    pub(in crate::cluster) fn standing(&self, group: u16) -> Standing {
+        let number = self.standings.get(usize::from(group)).map_or(0, |standing| standing.load(Acquire));
+        Standing::of(number).unwrap_or(Standing::None)
+    }
+
+    fn set_standing(&self, group: u16, standing: Standing) {
+        if let Some(of_group) = self.standings.get(usize::from(group)) {
+            of_group.store(standing as u8, Release);
+        }
+    }
+
+    /// Adds tables without rows for a group, unless the node has such.
+    pub(in crate::cluster) fn hold<X>(
+        &self,
+        group: u16,
+        make: impl FnOnce() -> Result<Vec<Option<ReplicaTable<E>>>, X>,
+    ) -> Result<(), X> {
+        let mut applier = self.applier.lock();
+        if self.standing(group) == Standing::None {
+            applier.replicas.push(Replica { group, tables: make()?, last_epoch: 0 });
+            self.set_standing(group, Standing::Empty);
+        }
+        Ok(())
+    }
+
+    /// Notes what the node has of each group in a view.
+    pub(super) fn note_standings(&self, view: &View, node: NodeId, applier: &mut Applier<E>) {
+        for Replica { group, .. } in &applier.replicas {
+            let before = match self.standing(*group) {
+                // Its tables are new, and are those of the first view.
+                Standing::None => Standing::Empty,
+                standing => standing,
+            };
+            self.set_standing(*group, before.in_view(view.placement(*group), node));
+        }
+    }
+
+    /// Returns a group whose rows are to be copied.
+    pub(in crate::cluster) fn to_learn(&self) -> Option<u16> {
+        (0..).zip(&self.standings).find(|(_, it)| it.load(Acquire) == Standing::Learns as u8).map(|(group, _)| group)
+    }
+
+    /// Applies rows that were copied. Returns whether there was room for all.
+    ///
+    /// # Errors
+    ///
+    /// [`NotApplied::Wrong`] if they are of no table.
+    pub(in crate::cluster) fn learn<'r>(
+        &self,
+        group: u16,
+        rows: impl Iterator<Item = Entry<'r>>,
+        logged: bool,
+    ) -> Result<bool, NotApplied> {
+        let mut applier = self.applier.lock();
+        let Applier { worker, replicas, .. } = &mut *applier;
+        let log = self.log.as_ref().filter(|_| logged);
+        if let Some((log, participant)) = log
+            && participant.is_full()
+        {
+            // The disk is slower than memory. A log that has failed never becomes full.
+            let _ = log.request_flush();
+            return Ok(false);
+        }
+        let Some(replica) = replicas.iter_mut().find(|replica| replica.group == group) else {
+            return Err(NotApplied::Wrong);
+        };
+        // A log that has failed is told of by the node as an owner.
+        let open = log.and_then(|(log, participant)| log.enter_at_once(participant).ok());
+        let mut applied = Vec::new();
+        for entry in rows {
+            match replica.apply((&self.store, worker), &entry) {
+                Ok(Applied::Put) => {}
+                // A part of them is here, and they are copied again.
+                Err(NotApplied::Full) => return Ok(false),
+                Err(NotApplied::Wrong) => return Err(NotApplied::Wrong),
+                Ok(_) => continue,
+            }
+            replica.last_epoch = replica.last_epoch.max(epoch_of(Version::new(entry.version)));
+            let table = replica.table(entry.table).and_then(|table| table.id);
+            applied.extend(table.map(|table| Entry { table, ..entry }));
+        }
+        if let (Some((log, participant)), Some(_open), false) = (log, open, applied.is_empty()) {
+            log.append_rows(participant, &applied).map_err(|_| NotApplied::Wrong)?;
+        }
+        Ok(true)
+    }
+
+    /// Notes that all rows of a group were copied, and in which epoch its primary was then. Returns
+    /// whether the node still learns them.
+    pub(in crate::cluster) fn has_learnt(&self, group: u16, epoch: u64) -> bool {
+        let mut applier = self.applier.lock();
+        let is_so = self.standing(group) == Standing::Learns;
+        if let Some(replica) = applier.replicas.iter_mut().find(|replica| replica.group == group).filter(|_| is_so) {
+            // What was removed before had a version, too.
+            replica.last_epoch = replica.last_epoch.max(epoch);
+            self.set_standing(group, Standing::HasLearnt);
+        }
+        is_so
+    }
+
+    /// Takes some rows out that are worth nothing. Returns whether there may be more.
+    pub(in crate::cluster) fn empty_some(&self, at: &mut Option<(u16, usize, Tour)>) -> bool {
+        let mut applier = self.applier.lock();
+        let Applier { worker, replicas, graves, .. } = &mut *applier;
+        let is_old = |replica: &&mut Replica<E>| self.standing(replica.group) == Standing::Old;
+        let Some((number, replica)) = replicas.iter_mut().enumerate().find(|(_, replica)| is_old(&replica)) else {
+            *at = None;
+            return false;
+        };
+        for graves in [&mut graves.dug, &mut graves.waiting] {
+            graves.retain(|(other, _)| *other != number);
+        }
+        let is_logged = replica.tables.iter().flatten().any(|table| table.id.is_some());
+        match replica.empty_some((&self.store, worker), at, is_logged) {
+            Ok(Emptied::More) => true,
+            Ok(Emptied::All) => {
+                *at = None;
+                self.set_standing(replica.group, Standing::Empty);
+                true
+            }
+            Ok(Emptied::Stays) | Err(_) => {
+                *at = None;
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standing_follows_the_view() {
+        let node = NodeId(2);
+        let at = |primary, backups: &[u16], learners: &[u16]| {
+            let nodes = |all: &[u16]| all.iter().copied().map(NodeId).collect();
+            Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners) }
+        };
+        let (serves, backs, learns, other) = (at(2, &[], &[]), at(1, &[2], &[]), at(1, &[], &[2]), at(1, &[3], &[]));
+        let after = |standing: Standing, placed: &Placement| standing.in_view(Some(placed), node);
+        assert_eq!(after(Standing::Empty, &learns), Standing::Learns);
+        assert_eq!(after(Standing::Learns, &learns), Standing::Learns);
+        assert_eq!(after(Standing::HasLearnt, &learns), Standing::HasLearnt);
+        assert_eq!(after(Standing::HasLearnt, &backs), Standing::Replica);
+        assert_eq!(after(Standing::Replica, &serves), Standing::Replica);
+        for standing in [Standing::Learns, Standing::HasLearnt, Standing::Replica, Standing::Old] {
+            assert_eq!(after(standing, &other), Standing::Old);
+        }
+        assert_eq!(after(Standing::Old, &learns), Standing::Old, "it has rows that are worth nothing");
+        assert_eq!(after(Standing::Empty, &other), Standing::Empty);
+        assert_eq!(after(Standing::None, &learns), Standing::None);
+        assert!(Standing::ALL.iter().all(|it| Standing::of(*it as u8) == Some(*it)));
+    }
+}

@@ -1,0 +1,224 @@
+//! Protocols that find conflicts by cache lines: what random transactions saw and left must be
+//! strictly serializable, and deliberate faults of the simulated hardware must be found.
+//!
+//! What transactions do besides is tested where it is for all protocols: programs whose futures are
+//! dropped, indexes, ranges, savepoints, claims, deadlines, nodes that close.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{
+    Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric,
+    machine::{Mutation as Fault, with_fault},
+};
+use drtm_testing::rounds;
+use drtm_txn::{
+    Builder, Error, Mutation,
+    cluster::{ClusterError, Node, Protocol},
+};
+
+use crate::{
+    bed::{Bed, Rings, Setup, Size, Tested, disks},
+    history::{SIZES, anomalies, logged_anomalies},
+};
+
+/// All such protocols.
+pub(crate) const BY_LINES: [Protocol; 2] = [Protocol::HADES, Protocol::HADES_H];
+
+/// How long a run may take that usually takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn check(bed: impl Fn(u64) -> Bed, seeds: u64) {
+    for protocol in BY_LINES {
+        for seed in 0..rounds(seeds) {
+            let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
+            let anomalies = anomalies(&bed(seed), size, keys, 25, seed);
+            let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+            assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn histories_of_simulated_clusters_are_serializable() {
+    check(Bed::simulated, 20);
+}
+
+#[test]
+fn histories_of_simulated_clusters_that_lose_messages_are_serializable() {
+    check(Bed::rough, 20);
+}
+
+#[test]
+fn histories_of_simulated_clusters_of_datagrams_are_serializable() {
+    check(Bed::of_datagrams, 10);
+}
+
+#[test]
+fn histories_of_threads_are_serializable() {
+    check(|_| Bed::perfect(), 4);
+}
+
+#[test]
+fn histories_of_threads_on_a_harsh_fabric_are_serializable() {
+    check(Bed::harsh, 4);
+}
+
+/// More transactions at a time than a node has filters: they wait for each other's.
+#[test]
+fn histories_of_many_transactions_of_one_node_are_serializable() {
+    for protocol in BY_LINES {
+        let size = Size { nodes: 2, owners: 2, coroutines: 14, protocol };
+        for seed in 0..rounds(3) {
+            assert!(anomalies(&Bed::simulated(seed), size, 40, 10, seed).is_empty(), "{}, seed {seed}", protocol.name);
+        }
+    }
+}
+
+/// Each node's log has whole commits.
+#[test]
+fn histories_of_nodes_with_disks_are_serializable() {
+    for protocol in BY_LINES {
+        for seed in 0..rounds(3) {
+            let (size, rings) = (Size { protocol, ..SIZES[0] }, Rings { disks: disks(3), ..Rings::default() });
+            let anomalies = logged_anomalies(&Bed::simulated(seed), size, (6, 15), seed, rings);
+            assert!(anomalies.is_empty(), "{}, seed {seed}", protocol.name);
+        }
+    }
+}
+
+/// Runs random transactions on a cluster with a fault, until an anomaly is found, or a run fails.
+fn finds(what: &str, with: impl Fn(&mut dyn FnMut()) + Copy + Send + 'static, protocol: Protocol) {
+    let found = (0..rounds(100)).any(|seed| {
+        let (size, keys) = (Size { protocol, ..SIZES[0] }, 2 + seed % 3);
+        let run = move || {
+            let mut found = false;
+            with(&mut || found = !anomalies(&Bed::simulated(seed), size, keys, 40, seed).is_empty());
+            found
+        };
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(catch_unwind(AssertUnwindSafe(run))));
+        // A transaction may notice before the checker does, or wait for ever.
+        !matches!(told.recv_timeout(PATIENCE), Ok(Ok(false)))
+    });
+    assert!(found, "nothing of {what} with {}", protocol.name);
+}
+
+/// Runs on machines with this fault.
+fn finds_fault(fault: Fault, protocols: &[Protocol]) {
+    for protocol in protocols {
+        finds(&format!("{fault:?}"), move |run| with_fault(Some(fault), run), *protocol);
+    }
+}
+
+#[test]
+fn lines_that_are_intended_and_not_locked_are_found() {
+    finds_fault(Fault::IntendedNotLocked, &BY_LINES);
+}
+
+#[test]
+fn squashes_that_mark_no_filter_are_found() {
+    finds_fault(Fault::SquashesNotMarked, &BY_LINES);
+}
+
+#[test]
+fn recorded_bits_that_outlive_their_transaction_are_found() {
+    finds_fault(Fault::RecordedOutlives, &[Protocol::HADES]);
+}
+
+#[test]
+fn partly_written_lines_that_are_in_no_filter_are_found() {
+    finds_fault(Fault::PartialNotInserted, &[Protocol::HADES]);
+}
+
+#[test]
+fn readers_of_a_node_that_its_writers_do_not_check_are_found() {
+    finds_fault(Fault::ReadersNotChecked, &[Protocol::HADES]);
+}
+
+#[test]
+fn write_filters_that_committers_do_not_check_are_found() {
+    finds_fault(Fault::WritesNotChecked, &[Protocol::HADES]);
+}
+
+#[test]
+fn transactions_of_a_node_that_committers_do_not_squash_are_found() {
+    finds_fault(Fault::LocalsNotSquashed, &[Protocol::HADES]);
+}
+
+#[test]
+fn transactions_of_other_nodes_that_committers_do_not_squash_are_found() {
+    finds_fault(Fault::GuestsNotSquashed, &BY_LINES);
+}
+
+#[test]
+fn acknowledgements_without_a_lock_are_found() {
+    finds_fault(Fault::AckWithoutLock, &BY_LINES);
+}
+
+#[test]
+fn accesses_of_other_nodes_that_pass_locks_are_found() {
+    finds_fault(Fault::FetchPassesLock, &BY_LINES);
+}
+
+#[test]
+fn accesses_of_a_node_that_pass_locks_are_found() {
+    finds_fault(Fault::AccessPassesLock, &[Protocol::HADES]);
+}
+
+#[test]
+fn filters_that_outlive_their_transaction_are_found() {
+    finds_fault(Fault::FiltersOutlive, &BY_LINES);
+}
+
+/// In HADES-H, lines do not show what its own node has changed.
+#[test]
+fn commits_without_a_validation_of_what_lines_do_not_show_are_found() {
+    for protocol in BY_LINES {
+        let without = |run: &mut dyn FnMut()| Setup::faulty(Mutation::CommitWithoutValidation).run(run);
+        finds("no validation by software", without, protocol);
+    }
+}
+
+#[test]
+fn guards_of_ranges_that_are_not_validated_are_found() {
+    for protocol in BY_LINES {
+        let despite = |run: &mut dyn FnMut()| Setup::faulty(Mutation::CommitDespitePhantoms).run(run);
+        finds("no guards", despite, protocol);
+    }
+}
+
+fn start<F: Fabric<Engine = NoHtm>>(fabric: &F, protocol: Protocol, backups: usize) -> Result<Node<F, Tested>, Error> {
+    let builder = Builder::new().memory(16 << 20);
+    let node = Node::<F, Tested>::builder_for(NoHtm, fabric, NodeId(0), builder, protocol)?;
+    node.owners((0..2).map(NodeId))?.backups(backups)?.start()
+}
+
+#[test]
+fn a_fabric_without_a_smart_nic_is_refused() {
+    let directory = std::env::temp_dir().join(format!("drtm-lines-{}", std::process::id()));
+    let config = ShmConfig::new("lines", NodeId(0)).directory(&directory);
+    let fabric = ShmFabric::join(NoHtm, config).expect("a group");
+    for protocol in BY_LINES {
+        let refused = start(&fabric, protocol, 0).expect_err("no NIC tracks lines");
+        let Error::Cluster(ClusterError::NoSmartNic { protocol: name }) = &refused else { panic!("{refused}") };
+        assert!(*name == protocol.name && refused.to_string().contains("choose another protocol"), "{refused}");
+    }
+    assert!(start(&fabric, Protocol::FASST, 0).is_ok());
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+#[test]
+fn backups_are_refused() {
+    let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    for protocol in BY_LINES {
+        let refused = start(&fabric, protocol, 1).expect_err("no records are written");
+        assert!(matches!(refused, Error::Cluster(ClusterError::NotWithProtocol { what: "backups", .. })), "{refused}");
+        assert_eq!(Protocol::named(protocol.name), Some(protocol));
+    }
+}
