@@ -213,6 +213,25 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
+    /// Returns whether the endpoint is of a simulated cluster, where work takes the time that is
+    /// [charged](Self::charge) for it.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId};
+    ///
+    /// let endpoint = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect()).endpoint(NodeId(0))?;
+    /// assert!(!endpoint.is_simulated());
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        P::VIRTUAL
+    }
+
     /// Returns how often this endpoint's thread has slept because nothing was ready.
     ///
     /// # Example

@@ -63,6 +63,7 @@ pub use endpoint::{
     counters::{Counters, Phase, Tally},
     message::Message,
     pending::{Pending, Reply, Words},
+    port::Sender,
     verbs::Verbs,
 };
 #[cfg(feature = "cluster")]
@@ -96,8 +97,8 @@ pub use fabric::{
     local::{LocalConfig, LocalFabric, LocalPort, Tearing},
     membership::{Incarnation, NodeEvent, Presence},
     sim::{
-        Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort,
-        Trace, Transport,
+        Chances, Cost, Fault, NicProfile, Overhead, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric,
+        SimPort, Trace, Transport,
     },
 };
 pub use region::{

@@ -2,12 +2,12 @@
 //! instructions of each kind of request. See `scripts/request-cost`.
 //!
 //! ```text
-//! requests READS WRITES INSERTS COUNT [PROTOCOL]
+//! requests READS WRITES INSERTS COUNT [PROTOCOL [BACKUPS]]
 //! ```
 //!
 //! Each node runs `COUNT` transactions. One of them reads rows of the next node, changes others and
-//! inserts new ones, all in one hash table, with values of 40 bytes. The third node is the backup.
-//! The protocol is `fasst` if none is named.
+//! inserts new ones, all in one hash table, with values of 40 bytes. The third node is the backup,
+//! unless there are to be none. The protocol is `fasst` if none is named.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{NicProfile, NodeId, RunEnd, Sim, SimConfig};
+use drtm_rdma::{Atomicity, NicProfile, NodeId, RunEnd, Sim, SimConfig};
 use drtm_txn::{
     Builder, Config, PodRef, Table, TableDef, Transaction as _,
     cluster::{Node, Partition, Protocol, Worker},
@@ -83,21 +83,22 @@ impl Rows {
 }
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (numbers, protocol) = match arguments {
-        [numbers @ .., _] if arguments.len() == 5 => (numbers, Protocol::named(&arguments[4])),
-        numbers => (numbers, Some(Protocol::FASST)),
-    };
+    let (numbers, others) = arguments.split_at(arguments.len().min(4));
+    let protocol = others.first().map_or(Some(Protocol::FASST), |name| Protocol::named(name));
+    let backups: usize = others.get(1).map_or(Ok(1), |backups| backups.parse())?;
     let ([reads, writes, inserts, count], Some(protocol)) = (numbers, protocol) else {
-        return Err("usage: requests READS WRITES INSERTS COUNT [PROTOCOL], such as `9 0 0 100 drtm+h`".into());
+        return Err(
+            "usage: requests READS WRITES INSERTS COUNT [PROTOCOL [BACKUPS]], such as `9 0 0 100 drtm+h`".into()
+        );
     };
     let shape = Rows { reads: reads.parse()?, writes: writes.parse()?, inserts: inserts.parse()? };
     let count: u64 = count.parse()?;
-    let sim = Sim::<NoHtm>::new(NODES, SimConfig::new(&NicProfile::CONNECTX_4));
+    let sim = Sim::<NoHtm>::new(NODES, SimConfig::new(&NicProfile::CONNECTX_4).atomicity(Atomicity::Global));
     let ended = Arc::new(AtomicUsize::new(0));
     for number in 0..NODES {
         let builder = Builder::new().memory(256 << 20);
         let builder = Node::<_, Plain>::builder_for(NoHtm, sim.fabric(), NodeId(number), builder, protocol)?;
-        let mut builder = builder.owners((0..NODES).map(NodeId))?.backups(1)?.loads_alone();
+        let mut builder = builder.owners((0..NODES).map(NodeId))?.backups(backups)?.loads_alone();
         let rows = builder.table(OF_ROWS, Partition::by("node", |key| *key))?;
         let node = builder.start()?;
         let (db, own, other) = (node.local(), u64::from(number), u64::from((number + 1) % NODES));

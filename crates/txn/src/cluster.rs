@@ -76,6 +76,8 @@ mod clock;
 mod closing;
 mod closings;
 mod coordinator;
+#[cfg(feature = "hades")]
+mod costs;
 mod dead;
 mod deadline;
 mod error;

@@ -46,7 +46,7 @@ pub use plan::{Length, Plan, ProtocolOf};
 pub use process::{run_as_member, run_member};
 pub use read::{look_up, read};
 #[cfg(feature = "studies")]
-pub use simulation::simulate;
+pub use simulation::{Overheads, simulate, simulate_machines};
 pub use tally::Gathered;
 #[cfg(feature = "cluster")]
 pub use testbed::run;

@@ -65,6 +65,16 @@ impl Latencies {
         self.0.len()
     }
 
+    /// Returns the mean, in microseconds: 0 if there was no transaction.
+    pub fn mean(&self) -> f64 {
+        self.0.mean() / 1_000.0
+    }
+
+    /// Returns a percentile, in microseconds: 0 if there was no transaction.
+    pub fn percentile(&self, percent: f64) -> f64 {
+        self.0.value_at_percentile(percent) as f64 / 1_000.0
+    }
+
     /// Returns the percentiles; `None` if there was no transaction.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let at = |percent| self.0.value_at_percentile(percent) as f64 / 1_000.0;

@@ -24,6 +24,7 @@ mod drtmh;
 mod effort;
 mod entries;
 mod hades;
+mod hades_protocols;
 mod panel;
 mod regions;
 pub mod report;
@@ -145,6 +146,10 @@ Panels:
   drtmh-fig17b the same: SmallBank
   hades-tab4a  false positives of the simulated filters of HADES: 1024 bits
   hades-tab4b  the same: 512 bits by a hash, 4096 by the cache's index
+  hades-fig3   overheads of transactions by software, on a simulated machine
+  hades-fig9   throughput of HADES and HADES-H over software, on a simulated machine
+  hades-fig10  the same: mean latency
+  hades-fig11  the same: 95th percentile of latencies
   hades-storage what the hardware of HADES stores in a node
   hades-tags   bits of a tag of its directory
   hades-speed  how fast its simulated machine runs here
@@ -188,6 +193,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm::STUDIES,
             drtmh::STUDIES,
             hades::STUDIES,
+            hades_protocols::STUDIES,
             auto::STUDIES,
             chopped::STUDIES,
         ])

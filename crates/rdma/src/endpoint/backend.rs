@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     Buffers, Capabilities, Cost, Incarnation, NodeEvent, NodeId, Presence, Time, VerbError,
     endpoint::{
-        port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
+        port::{Activity, Events, Frame, Received, Reply, ReplyTo, Sender, Work},
         queues::{Line, Queues},
     },
     fabric::lifetime::Life,
@@ -155,6 +155,12 @@ pub trait Backend: fmt::Debug + Send {
     #[inline(always)]
     fn charge(&mut self, cost: Cost) {
         let _ = cost;
+    }
+
+    /// Says as what calls are posted from now on. Only a simulation uses it.
+    #[inline(always)]
+    fn sends_as(&mut self, sender: Sender) {
+        let _ = sender;
     }
 
     /// Connects the queue of a node to the incarnation that is here now, and returns it. Returns

@@ -52,6 +52,23 @@ impl Verb {
     }
 }
 
+/// What sends a call, and takes its reply. It only matters in a simulation, where it says what that
+/// costs a processor.
+///
+/// # Example
+///
+/// See [`Rpc::sent_by`](crate::rpc::Rpc::sent_by).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sender {
+    /// A processor, by a message whose reply is a message.
+    #[default]
+    Message,
+    /// A processor, by a verb whose reply is a completion.
+    Verb,
+    /// The node's NIC itself, which its processors have told what to do before.
+    Nic,
+}
+
 /// A request: an operation, and whether its completion is signaled.
 #[derive(Debug)]
 pub struct Work {

@@ -11,6 +11,7 @@ use crate::{
     endpoint::{
         intent::{self, Intent},
         pending::{Given, Pending},
+        port::Sender,
         tickets::NOBODY,
     },
 };
@@ -57,6 +58,7 @@ use crate::{
 pub struct Verbs<'e, P: Port> {
     endpoint: &'e Endpoint<P>,
     phase: Phase,
+    sender: Sender,
 }
 
 impl<P: Port> Endpoint<P> {
@@ -70,7 +72,7 @@ impl<P: Port> Endpoint<P> {
     /// See [`Endpoint`].
     #[inline(always)]
     pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
-        Verbs { endpoint: self, phase }
+        Verbs { endpoint: self, phase, sender: Sender::Message }
     }
 }
 
@@ -107,6 +109,11 @@ impl<'e, P: Port> Verbs<'e, P> {
     #[must_use]
     pub fn during(self, phase: Phase) -> Self {
         Self { phase, ..self }
+    }
+
+    /// Returns the same verbs, whose posted calls are sent by something else.
+    pub(crate) fn sent_by(self, sender: Sender) -> Self {
+        Self { sender, ..self }
     }
 
     /// READ: fetches `words` words, which may be torn.
@@ -159,9 +166,18 @@ impl<'e, P: Port> Verbs<'e, P> {
 
     /// Posts a call as soon as there is room for it. Returns a future of its reply.
     pub(crate) async fn post_call(self, to: NodeId, bytes: &[u8]) -> Result<Pending<'e, P, Reply<'e, P>>, VerbError> {
-        let Self { endpoint, phase } = self;
+        let Self { endpoint, phase, sender } = self;
         poll_fn(|context| {
-            let posted = endpoint.inner().post(&intent::Call { to, bytes }, phase, NOBODY);
+            let post = || endpoint.inner().post(&intent::Call { to, bytes }, phase, NOBODY);
+            let posted = match sender {
+                Sender::Message => post(),
+                _ => {
+                    endpoint.inner().port.sends_as(sender);
+                    let posted = post();
+                    endpoint.inner().port.sends_as(Sender::Message);
+                    posted
+                }
+            };
             match posted {
                 Ok(ticket) => Poll::Ready(Ok(Pending::new(endpoint, ticket))),
                 Err(error) => endpoint.wait_for_room(error, context).map(Err),
@@ -192,7 +208,7 @@ impl<'e, P: Port, I: Intent + Unpin, T: Given<'e, P>> Future for Operation<'e, P
         if let Some(pending) = &mut self.pending {
             return Pin::new(pending).poll(context);
         }
-        let Verbs { endpoint, phase } = self.verbs;
+        let Verbs { endpoint, phase, .. } = self.verbs;
         let task = endpoint.current();
         let posted = endpoint.inner().post(&self.intent, phase, task);
         match posted {

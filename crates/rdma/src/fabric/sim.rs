@@ -30,7 +30,7 @@ mod world;
 
 pub use agenda::Trace;
 pub use config::{SimConfig, Transport};
-pub use cost::Cost;
+pub use cost::{Cost, Overhead};
 pub use fault::{Chances, Fault, Remains};
 pub use port::SimPort;
 pub use profiles::{NicProfile, Primitive, Published};
@@ -282,7 +282,7 @@ impl<E: Engine> Sim<E> {
     where
         F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
     {
-        self.add(node, false, start)
+        self.add(node, (false, false), start)
     }
 
     /// Adds a service worker to a node: a run does not wait for it.
@@ -311,15 +311,68 @@ impl<E: Engine> Sim<E> {
     where
         F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
     {
-        self.add(node, true, start)
+        self.add(node, (true, false), start)
     }
 
-    fn add<F>(&self, node: NodeId, serves: bool, start: F) -> Result<(), FabricError>
+    /// Adds a service worker that is the node's NIC: it takes all messages for the node, and what it
+    /// does costs no processor's time, but for what is [charged](crate::Endpoint::charge) while it
+    /// serves a message. [`Cost::Nic`] delays the answer, and other costs are a processor's of the
+    /// node, which serves the message then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Fabric::endpoint`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Cost, Fabric, NicProfile, NodeId, Phase, Sim, SimConfig, block_on};
+    ///
+    /// let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_4));
+    /// sim.serve_as_nic(NodeId(1), |worker| {
+    ///     let (endpoint, verbs) = (worker.endpoint(), worker.endpoint().during(Phase::Other));
+    ///     let serve = verbs.serve(|_from, request, reply| {
+    ///         endpoint.charge(Cost::Nic(200));
+    ///         reply.extend(request.iter().rev());
+    ///     });
+    ///     worker.serve(serve).expect("it runs");
+    /// })?;
+    /// let endpoint = sim.fabric().endpoint(NodeId(0))?;
+    /// let reply = block_on(&endpoint, endpoint.during(Phase::Other).call(NodeId(1), b"drtm"))?;
+    /// assert_eq!(&reply[..], b"mtrd");
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    pub fn serve_as_nic<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
+    where
+        F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
+    {
+        self.add(node, (true, true), start)
+    }
+
+    /// Returns the processor time of all nodes that overheads of software have taken so far, in the
+    /// order of [`Overhead::ALL`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{NicProfile, Sim, SimConfig};
+    ///
+    /// let sim = Sim::<NoHtm>::new(1, SimConfig::new(&NicProfile::CONNECTX_4));
+    /// assert!(sim.overheads().iter().all(|took| took.is_zero()));
+    /// ```
+    #[must_use]
+    pub fn overheads(&self) -> [Duration; Overhead::ALL.len()] {
+        self.fabric.shared.world.lock().overheads.map(|took| Duration::from_nanos(took / NANO))
+    }
+
+    fn add<F>(&self, node: NodeId, (serves, is_nic): (bool, bool), start: F) -> Result<(), FabricError>
     where
         F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
     {
         let shared = &self.fabric.shared;
-        let port = SimPort::new(shared, node, true)?;
+        let port = SimPort::new(shared, node, true, is_nic)?;
         let endpoint = port.endpoint;
         let work = pool::work(Arc::clone(shared), Endpoint::new(port), endpoint, serves, start);
         self.pool.add(endpoint, Box::pin(work), serves);
@@ -515,7 +568,7 @@ impl<E: Engine> Fabric for SimFabric<E> {
     }
 
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<SimPort<E>>, FabricError> {
-        SimPort::new(&self.shared, node, false).map(Endpoint::new)
+        SimPort::new(&self.shared, node, false, false).map(Endpoint::new)
     }
 
     /// A swap takes no time of the simulation.

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, fmt, marker::PhantomData, rc::Rc, time::Duration};
 
 use super::{Decode, DecodeError, Procedure, Reader, RpcError, frame};
-use crate::{NodeId, Pending, Phase, Port, Reply, Time, Verbs};
+use crate::{NodeId, Pending, Phase, Port, Reply, Sender, Time, Verbs};
 
 /// Buffers for messages, for reuse.
 type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
@@ -41,6 +41,23 @@ impl<'e, P: Port> Rpc<'e, P> {
     #[must_use]
     pub fn tagged(self, tag: u64) -> Self {
         Self { tag, ..self }
+    }
+
+    /// Says what sends the caller's messages. Only a simulated cluster makes a difference.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{Port, Sender, rpc::Rpc};
+    ///
+    /// /// Returns a caller whose messages cost no processor's time.
+    /// fn by_nic<P: Port>(rpc: Rpc<'_, P>) -> Rpc<'_, P> {
+    ///     rpc.sent_by(Sender::Nic)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn sent_by(self, sender: Sender) -> Self {
+        Self { verbs: self.verbs.sent_by(sender), ..self }
     }
 
     /// Begins a message of calls to a node.

@@ -27,4 +27,5 @@ mod simulation;
 mod stress;
 mod support;
 mod untrusted;
+mod virtual_time;
 mod waiting;

@@ -113,6 +113,11 @@ impl Protocol {
     #[cfg(feature = "hades")]
     pub const HADES_H: Self = Self { name: "hades-h", detection: Detection::RemoteLines, ..Self::FASST };
 
+    /// As the software that HADES is compared to: FaRM's protocol with locks by swaps, places that
+    /// are remembered, and a commit that does not wait for its writes and unlocks.
+    #[cfg(feature = "hades")]
+    pub const SW_IMPL: Self = Self { name: "sw-impl", ..Self::DRTM_H };
+
     /// Rows are looked up, read and validated by READs, and logged by WRITEs, as in FaRM.
     pub const FARM: Self = Self { name: "farm", read: Form::OneSided, log: Form::OneSided, ..Self::FASST };
 

@@ -52,7 +52,7 @@ use super::{
 use crate::{Config, Error, mutation::Mutation};
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
-    Cost, Fabric, NodeId, Phase, Port,
+    Cost, Fabric, NodeId, Phase, Port, Sender,
     rpc::{Answered, Calls, Decode, Encode, InOrder, Incoming, Procedure, Refused, RpcError, Slot},
 };
 
@@ -63,6 +63,9 @@ pub(super) trait Request {
 
     /// What a processor does for it, if that counts.
     const COST: Option<Cost>;
+
+    /// Whether a smart NIC serves it for other nodes, which charges for it itself.
+    const BY_NIC: bool = false;
 
     /// What of its [stamp](Stamp) must be the serving node's.
     const BINDS: Binds = Binds::View;
@@ -324,7 +327,8 @@ fn serve<'p, R: Request, F: Fabric, S: Config<Engine = F::Engine>>(
     body: R::Body<'_>,
     at: Serving<'p, '_, F, S>,
 ) -> Answer<'p, R> {
-    if let Some(cost) = R::COST {
+    let is_charged = !R::BY_NIC || at.caller == at.worker.id();
+    if let Some(cost) = R::COST.filter(|_| is_charged) {
         (0..R::times(&body)).for_each(|_| at.worker.endpoint().charge(cost));
     }
     R::serve(body, at)
@@ -367,6 +371,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         body: R::Body<'_>,
         take: impl FnOnce(R::Reply<'_>) -> T,
     ) -> Result<T, ClusterError> {
+        self.call_by::<R, T>(Sender::Message, node, body, take).await
+    }
+
+    /// Makes a request as [`call`](Self::call) does, by this.
+    pub(super) async fn call_by<R: Request, T>(
+        &self,
+        sender: Sender,
+        node: NodeId,
+        body: R::Body<'_>,
+        take: impl FnOnce(R::Reply<'_>) -> T,
+    ) -> Result<T, ClusterError> {
         if node == self.id() {
             let participant = &mut *self.participant();
             let served = serve::<R, F, S>(body, Serving { worker: self, participant, caller: node });
@@ -377,7 +392,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             None => ClusterError::Unreachable { node, source },
         };
         let incarnation = self.met(node).map(|met| met.life.incarnation);
-        let rpc = self.rpc(Phase::Other).tagged(Stamp::new(self.node.view.number(), incarnation).tag());
+        let rpc = self.rpc(Phase::Other).tagged(Stamp::new(self.node.view.number(), incarnation).tag()).sent_by(sender);
         let answer = rpc.call::<Call<R>>(node, &body, None).await.map_err(failed)?;
         answer.get().map(take).map_err(failed)
     }

@@ -8,7 +8,7 @@
 use drtm_htm::Engine;
 use drtm_kv::{Handle, Records};
 use drtm_rdma::{
-    Incarnation, NodeId, Time,
+    Cost, Incarnation, NodeId, Time,
     machine::{Fetch, Kind, Line, MachineProfile, Message, Node, Progress, Served, Step, Stop, Stopped, TxId},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -57,6 +57,8 @@ pub(super) struct Acting<'n> {
     tx: TxId,
     is_own: bool,
     is_hybrid: bool,
+    /// What it has taken so far, in cycles.
+    cycles: u64,
 }
 
 impl SmartNic {
@@ -147,11 +149,24 @@ impl SmartNic {
         let mut machine = self.machine.lock();
         let now = (u128::from(now.nanos()) * u128::from(machine.cycles_per_us) / 1_000) as u64;
         machine.now = machine.now.max(now);
-        Ok(Acting { machine, tx, is_own: tx.node == self.node, is_hybrid: self.is_hybrid })
+        Ok(Acting { machine, tx, is_own: tx.node == self.node, is_hybrid: self.is_hybrid, cycles: 0 })
     }
 }
 
 impl Acting<'_> {
+    /// Returns what it has cost: a processor's time at the transaction's own node, and elsewhere the
+    /// NIC's.
+    pub(super) fn cost(&self) -> Cost {
+        if self.is_own { Cost::Cycles(self.cycles) } else { Cost::Nic(self.cycles) }
+    }
+
+    /// Accesses lines of the transaction's own node by software, as caches see it.
+    pub(super) fn touch(&mut self, lines: &[Line], kind: Kind) {
+        let Machine { node, now, .. } = &mut *self.machine;
+        let Some(core) = node.core_of(self.tx) else { return };
+        self.cycles += lines.iter().map(|&line| node.touch(*now, core, line, kind)).sum::<u64>();
+    }
+
     /// Returns whether software tracks what the transaction does here.
     pub(super) fn is_by_software(&self) -> bool {
         self.is_own && self.is_hybrid
@@ -203,8 +218,17 @@ impl Acting<'_> {
     fn try_access(&mut self, lines: &[Line], kind: Kind) -> Result<(), Refusal> {
         let Machine { node, now, .. } = &mut *self.machine;
         if self.is_own && self.is_hybrid {
-            return if node.denies(Some(self.tx), lines, kind) { Err(Refusal::Locked) } else { Ok(()) };
+            if node.denies(Some(self.tx), lines, kind) {
+                return Err(Refusal::Locked);
+            }
+            self.touch(lines, Kind::Read);
+            return Ok(());
         }
+        let cycles = &mut self.cycles;
+        let mut served = |served: Served| {
+            *cycles += served.cycles;
+            served.stop.map_or(Ok(()), |stop| Err(refusal(stop)))
+        };
         if self.is_own {
             return lines.iter().try_for_each(|&line| served(node.access(*now, self.tx, line, kind)));
         }
@@ -221,22 +245,28 @@ impl Acting<'_> {
     pub(super) fn lock(&mut self, reads: &[Line], writes: &[Line]) -> Result<SmallVec<[Squashed; 2]>, Refusal> {
         if !self.is_own {
             let Machine { node, now, .. } = &mut *self.machine;
-            return squashes(self.tx, node.receive(*now, &Message::Intend { tx: self.tx, lines: writes.to_vec() }));
+            let step = node.receive(*now, &Message::Intend { tx: self.tx, lines: writes.to_vec() });
+            self.cycles += step.cycles;
+            return squashes(self.tx, step);
         }
-        if self.is_hybrid {
-            return squashes(self.tx, self.machine.node.commit_of_software(self.tx, reads, writes));
+        if !self.is_hybrid {
+            self.try_access(writes, Kind::Write)?;
         }
-        self.try_access(writes, Kind::Write)?;
-        squashes(self.tx, self.machine.node.commit_step(self.tx))
+        let node = &mut self.machine.node;
+        let step =
+            if self.is_hybrid { node.commit_of_software(self.tx, reads, writes) } else { node.commit_step(self.tx) };
+        self.cycles += step.cycles;
+        squashes(self.tx, step)
     }
 
     /// Ends a decided transaction here, whose updates have taken effect: unlocks the directory.
     pub(super) fn commit(&mut self) {
         let Machine { node, now, .. } = &mut *self.machine;
+        // The hardware makes what was written at its own node visible without the processor.
         if self.is_own {
             let _ = node.commit_step(self.tx);
         } else {
-            let _ = node.receive(*now, &Message::Validate { tx: self.tx });
+            self.cycles += node.receive(*now, &Message::Validate { tx: self.tx }).cycles;
         }
     }
 
@@ -252,10 +282,6 @@ pub(super) fn lines_of<E: Engine>(records: &Records<'_, E>, at: Handle) -> Optio
     let (begin, bytes) = records.extent(at)?;
     let last = begin.bytes() + (bytes as u64).max(1) - 1;
     Some((Line::of(begin.bytes()).0..=Line::of(last).0).map(Line).collect())
-}
-
-fn served(served: Served) -> Result<(), Refusal> {
-    served.stop.map_or(Ok(()), |stop| Err(refusal(stop)))
 }
 
 fn refusal(stop: Stop) -> Refusal {

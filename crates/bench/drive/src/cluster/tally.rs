@@ -1,5 +1,7 @@
 //! The counters of workers. Processes send them to each other.
 
+use std::time::Duration;
+
 use drtm_rdma::{Counters, Phase};
 use drtm_txn::{Conflict, cluster::Rounds};
 use serde::{Deserialize, Serialize};
@@ -81,6 +83,19 @@ impl Tally {
     /// Returns the number of transactions of each kind.
     pub fn counts(&self) -> impl Iterator<Item = u64> {
         self.latencies.iter().map(Latencies::count)
+    }
+
+    /// Returns the latencies of transactions of all kinds.
+    pub fn latencies(&self) -> Latencies {
+        let mut all = Latencies::default();
+        self.latencies.iter().for_each(|latencies| all.add(latencies));
+        all
+    }
+
+    /// Returns for how long transactions waited for rounds of requests of a phase.
+    pub fn waited(&self, phase: Phase) -> Duration {
+        let waited = self.phases.iter().zip(PHASES).find(|(_, (of, _))| *of == phase);
+        Duration::from_nanos(waited.map_or(0, |(sent, _)| sent.waited_nanos))
     }
 
     /// Adds the counters of a worker of another process.

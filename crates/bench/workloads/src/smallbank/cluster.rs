@@ -214,7 +214,9 @@ impl ClusterWorkload for SmallBank {
         place: Place,
         (number, workers): (usize, usize),
     ) -> Result<(), Error> {
-        let others = (0..self.inputs(0)?.hot_customers()).filter(|customer| !place.owns(*customer));
+        // Where no customer is hot, all are.
+        let hot = Some(self.inputs(0)?.hot_customers()).filter(|hot| *hot > 0);
+        let others = (0..hot.unwrap_or(self.bank.customers())).filter(|customer| !place.owns(*customer));
         let own = others.skip(number).step_by(workers);
         look_up(worker, tables.savings, own.clone()).await?;
         look_up(worker, tables.checking, own).await

@@ -11,7 +11,7 @@ use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
 
 use drtm_drive::{
     Done, Error, Runner,
-    cluster::{ClusterWorkload, Place, read},
+    cluster::{ClusterWorkload, Place, look_up, read},
     miscounted, spread, transact_if,
 };
 use drtm_htm::NoHtm;
@@ -89,6 +89,16 @@ impl SmallRecords {
     pub fn hotspots(records: u64, shape: Hotspot, seed: u64) -> Result<Self, Error> {
         let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: 1, shape: Shape::STANDARD };
         Ok(Self { fetches: true, hotspot: Some(shape), ..Self::new(records, load, Vec::new(), seed)? })
+    }
+}
+
+impl<O: Layout, const N: usize> Distributed<O, N> {
+    /// Returns transactions of so many requests, of which a share in percent are reads and the
+    /// others updates, by Zipf's distribution.
+    pub fn requests(records: u64, accesses: u8, reads: u8, seed: u64) -> Result<Self, Error> {
+        let shape = Shape { accesses, reads, ..Shape::STANDARD };
+        let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: N as u8, shape };
+        Self::new(records, load, Vec::new(), seed)
     }
 }
 
@@ -194,6 +204,17 @@ where
         let hotspots = self.hotspot.map(|shape| shape.client(self.records, place, number, seed)).transpose()?;
         let task = self.task(number)?;
         Ok(Client { task, hotspots, number: number as u64, clients, written: Written::default() })
+    }
+
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        records: Self::Tables,
+        place: Place,
+        (worker_number, workers): (usize, usize),
+    ) -> Result<(), Error> {
+        let others = (0..self.records).filter(|number| !place.owns(*number)).map(key);
+        look_up(worker, records, others.skip(worker_number).step_by(workers)).await
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(

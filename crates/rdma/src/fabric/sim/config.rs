@@ -67,6 +67,8 @@ pub struct SimConfig {
     pub(super) endpoints: usize,
     pub(super) buffers: Buffers,
     pub(super) clocks: Vec<(NodeId, NodeClock)>,
+    #[cfg(feature = "studies")]
+    pub(super) machine: Option<super::machine::MachineProfile>,
 }
 
 impl SimConfig {
@@ -98,7 +100,35 @@ impl SimConfig {
             endpoints: 256,
             buffers: Buffers::default(),
             clocks: Vec::new(),
+            #[cfg(feature = "studies")]
+            machine: None,
         }
+    }
+
+    /// Sets that nodes are simulated machines: accesses of their memory by [cost](crate::Cost) and
+    /// by verbs take the time of caches and memory, and overheads of software theirs.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Cost, Fabric, NicProfile, NodeId, Sim, SimConfig, machine::MachineProfile};
+    ///
+    /// let config = SimConfig::new(&NicProfile::HADES).machine(MachineProfile::HADES);
+    /// let sim = Sim::<NoHtm>::new(5, config);
+    /// let endpoint = sim.fabric().endpoint(NodeId(0))?;
+    /// let takes = |cost| {
+    ///     let before = endpoint.now();
+    ///     endpoint.charge(cost);
+    ///     endpoint.now().since(before).as_nanos()
+    /// };
+    /// let read = Cost::Access { at: 4096, bytes: 8, writes: false };
+    /// assert_eq!([takes(read), takes(read)], [120, 1], "from memory, and from the first-level cache");
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    #[cfg(feature = "studies")]
+    pub fn machine(self, profile: super::machine::MachineProfile) -> Self {
+        Self { machine: Some(profile), ..self }
     }
 
     /// Returns the most imperfect configuration that verbs allow. Lines and words are accessed at

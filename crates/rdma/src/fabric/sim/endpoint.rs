@@ -51,6 +51,18 @@ pub(super) struct EndpointState {
     pub(super) in_flight: usize,
     /// Whether the cluster runs its coroutines.
     pub(super) crewed: bool,
+    /// Whether it is the node's NIC, and what it has charged for the message that it serves.
+    pub(super) is_nic: bool,
+    pub(super) serving: Serving,
+}
+
+/// What serving a message takes, on a node's NIC.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Serving {
+    /// Of the NIC.
+    pub(super) nic: Picos,
+    /// Of a processor, for what no NIC can do.
+    pub(super) processor: Picos,
 }
 
 impl EndpointState {
@@ -73,6 +85,8 @@ impl EndpointState {
             generation: 0,
             in_flight: 0,
             crewed: false,
+            is_nic: false,
+            serving: Serving::default(),
         }
     }
 

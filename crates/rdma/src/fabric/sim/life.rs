@@ -46,6 +46,8 @@ pub(super) struct Life<E: Engine> {
     pub(super) blocked: VecDeque<(u32, u16)>,
     /// The endpoints, by their ordinals.
     pub(super) endpoints: Vec<Option<u32>>,
+    /// The endpoint that is its NIC, and takes all messages, if one is.
+    pub(super) nic: Option<u32>,
     /// The atomic that is between its halves.
     pub(super) half: Option<Half>,
 }
@@ -69,6 +71,7 @@ impl<E: Engine> Life<E> {
             held: 0,
             blocked: VecDeque::new(),
             endpoints: Vec::new(),
+            nic: None,
             half: None,
         }
     }
@@ -137,6 +140,9 @@ pub(super) struct Node<E: Engine> {
     pub(super) side: bool,
     /// The incarnations of others that it has ended for itself.
     pub(super) revoked: Vec<(NodeId, Incarnation)>,
+    /// Its caches, if it is a simulated machine.
+    #[cfg(feature = "studies")]
+    pub(super) machine: Option<Box<super::machine::Node>>,
 }
 
 impl<E: Engine> Node<E> {
@@ -149,6 +155,8 @@ impl<E: Engine> Node<E> {
             clock: clock.map_or_else(NodeClock::default, |(_, clock)| *clock),
             side: false,
             revoked: Vec::new(),
+            #[cfg(feature = "studies")]
+            machine: config.machine.as_ref().map(|profile| Box::new(super::machine::Node::new(number, profile))),
         }
     }
 

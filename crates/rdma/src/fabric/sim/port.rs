@@ -21,7 +21,7 @@ use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     endpoint::{
         backend::Backend,
-        port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
+        port::{Activity, Events, Frame, Received, Reply, ReplyTo, Sender, Ticket, Work},
         queues::{Line, Queues},
     },
     fabric::{
@@ -54,6 +54,10 @@ pub struct SimPort<E: Engine> {
     incarnation: Incarnation,
     queues: Queues<Lifetime, InWorld>,
     told: Told,
+    /// What sends the calls that are posted now.
+    sender: Sender,
+    /// Calls that a processor did not send as messages, and whose replies have not come.
+    sent: Vec<(Ticket, Sender)>,
 }
 
 /// The operations of a queue are in the world.
@@ -67,16 +71,20 @@ impl Line for InWorld {
 }
 
 impl<E: Engine> SimPort<E> {
-    pub(super) fn new(shared: &Arc<Shared<E>>, node: NodeId, crewed: bool) -> Result<Self, FabricError> {
+    pub(super) fn new(shared: &Arc<Shared<E>>, node: NodeId, crewed: bool, is_nic: bool) -> Result<Self, FabricError> {
         let mut world = shared.world.lock();
         let endpoint = world.move_in(node)?;
         let incarnation = world.nodes[usize::from(node.0)].life.incarnation;
+        if is_nic {
+            world.is_nic(endpoint, node);
+        }
         if let Some(it) = world.endpoint(endpoint) {
             it.crewed = crewed;
         }
         let told = Told::of(world.presences(node));
         let queues = Queues::new(world.nodes.len(), world.config.queue_depth, 0, || InWorld);
-        Ok(Self { shared: Arc::clone(shared), endpoint, node, incarnation, queues, told })
+        let (sender, sent) = (Sender::Message, Vec::new());
+        Ok(Self { shared: Arc::clone(shared), endpoint, node, incarnation, queues, told, sender, sent })
     }
 
     /// Returns whether the incarnation that the port belongs to has died.
@@ -88,7 +96,8 @@ impl<E: Engine> SimPort<E> {
     /// Returns when the next mail is visible, if there is any.
     fn mail_at(&self, world: &World<E>) -> Option<Picos> {
         let life = &world.nodes[usize::from(self.node.0)].life;
-        life.mail.front().filter(|_| life.incarnation == self.incarnation).map(|envelope| envelope.visible)
+        let takes = life.incarnation == self.incarnation && life.nic.is_none_or(|nic| nic == self.endpoint);
+        life.mail.front().filter(|_| takes).map(|envelope| envelope.visible)
     }
 
     /// Advances the world to this endpoint's processor time, if this is outside of a turn. If
@@ -186,7 +195,12 @@ impl<E: Engine> Backend for SimPort<E> {
         let node = work.verb.node();
         let silenced = self.is_silenced(&world);
         let (post, connections) = (world.config.profile.cpu.post, world.config.connections as u16);
-        world.charge(self.endpoint, post);
+        if self.sender != Sender::Nic {
+            world.charge_processor(self.endpoint, post);
+        }
+        if self.sender != Sender::Message {
+            self.sent.extend(work.ticket.map(|ticket| (ticket, self.sender)));
+        }
         let Some(it) = world.endpoint(self.endpoint) else { return };
         it.in_flight += 1;
         let queue = &mut it.queues[usize::from(node.0)];
@@ -223,8 +237,11 @@ impl<E: Engine> Backend for SimPort<E> {
                 doorbells += u64::from(!staged[..place].iter().any(|other| other.queue == id.queue));
             }
         }
-        world.charge(self.endpoint, doorbells * cpu.doorbell);
-        let at = world.local(self.endpoint) + pcie;
+        let is_nic = self.sender == Sender::Nic || world.endpoint(self.endpoint).is_some_and(|it| it.is_nic);
+        if !is_nic {
+            world.charge(self.endpoint, doorbells * cpu.doorbell);
+        }
+        let at = world.local(self.endpoint) + if is_nic { 0 } else { pcie };
         for id in staged.drain(..) {
             world.agenda.plan(at, Event::Issue(id));
         }
@@ -263,13 +280,18 @@ impl<E: Engine> Backend for SimPort<E> {
                     }
                 }
                 Arrival::Replied { ticket, from, frame } => {
-                    takes = cpu.receive;
+                    let sent = self.sent.iter().position(|(sent, _)| *sent == ticket);
+                    takes = match sent.map(|place| self.sent.swap_remove(place).1) {
+                        None | Some(Sender::Message) => cpu.receive,
+                        Some(Sender::Verb) => cpu.completion,
+                        Some(Sender::Nic) => 0,
+                    };
                     events.replied(ticket, from, frame);
                 }
                 Arrival::Departed { node, error } => events.departed(node, error),
                 Arrival::Changed => events.changed(),
             }
-            world.charge(self.endpoint, takes);
+            world.charge_processor(self.endpoint, takes);
         }
         if !found {
             world.charge(self.endpoint, cpu.poll);
@@ -290,7 +312,7 @@ impl<E: Engine> Backend for SimPort<E> {
             return None;
         }
         let takes = world.config.profile.cpu.receive;
-        world.charge(self.endpoint, takes);
+        world.begin_serving(self.endpoint, takes);
         let life = &mut world.nodes[usize::from(self.node.0)].life;
         let envelope = life.mail.pop_front()?;
         life.held += 1;
@@ -401,9 +423,11 @@ impl<E: Engine> Backend for SimPort<E> {
     }
 
     fn charge(&mut self, cost: Cost) {
-        let mut world = self.shared.world.lock();
-        let takes = world.config.profile.cpu.of(cost);
-        world.charge(self.endpoint, takes);
+        self.shared.world.lock().charge_cost(self.endpoint, cost);
+    }
+
+    fn sends_as(&mut self, sender: Sender) {
+        self.sender = sender;
     }
 }
 

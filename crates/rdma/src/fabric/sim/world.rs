@@ -4,6 +4,7 @@
 //! only clock is `now`, the only randomness `rng`, and no unordered collection is iterated.
 
 mod datagrams;
+mod machine;
 mod mail;
 mod nodes;
 mod verbs;
@@ -12,7 +13,7 @@ use drtm_htm::Engine;
 use fastrand::Rng;
 
 use super::{
-    Chances, Fault, SimConfig,
+    Chances, Fault, Overhead, SimConfig,
     agenda::{Agenda, Event, OpId, Trace},
     clock::{BEGINNING, Picos, picos},
     endpoint::{Arrival, EndpointState},
@@ -46,6 +47,8 @@ pub(super) struct World<E: Engine> {
     pub(super) doomed: Vec<u32>,
     /// The endpoint of the current turn.
     pub(super) running: Option<u32>,
+    /// The processor time that overheads of software have taken, by [`Overhead::ALL`].
+    pub(super) overheads: [Picos; Overhead::ALL.len()],
 }
 
 /// The outcome of a packet.
@@ -75,6 +78,7 @@ impl<E: Engine> World<E> {
             plan: Vec::new(),
             doomed: Vec::new(),
             running: None,
+            overheads: Default::default(),
             config,
         }
     }

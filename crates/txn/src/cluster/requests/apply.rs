@@ -14,6 +14,8 @@ use drtm_rdma::{
 use smallvec::SmallVec;
 
 use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
+#[cfg(feature = "hades")]
+use crate::cluster::costs::Access;
 use crate::{
     Config, Durability, Error,
     cluster::{
@@ -142,6 +144,11 @@ impl Request for Apply {
         let _entered = home.enter(holder)?;
         // They are decoded and found once, and none is written before all are found to be held.
         let mut held = SmallVec::<[Held<'_>; 8]>::new();
+        #[cfg(feature = "hades")]
+        let _ = rows.try_for_each(|row| {
+            worker.charge_access(row.at, Access::Write);
+            Ok::<_, Infallible>(())
+        });
         rows.try_for_each(|row| home.held(row, holder).map(|row| held.push(row)))?;
         let write = |participant: &mut Participant<S>, row| participant.write_held(home, row, (holder, epoch));
         let Some(log) = &home.db.log else { return held.iter().try_for_each(|row| write(participant, row)) };

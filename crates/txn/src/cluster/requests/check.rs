@@ -4,6 +4,8 @@ use drtm_kv::{Handle, Holder, ReadEntry, Version};
 use drtm_rdma::{Cost, Fabric, Port};
 
 use super::{About, Answer, On, Request, Serving, TxRequest};
+#[cfg(feature = "hades")]
+use crate::cluster::costs::Access;
 use crate::{
     Conflict, Error,
     cluster::{state::State, wire::messages},
@@ -27,6 +29,8 @@ impl Request for Check {
     type Reply<'a> = bool;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: CheckRow, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        #[cfg(feature = "hades")]
+        at.worker.charge_access(body.at, Access::Check);
         let Serving { participant, .. } = at;
         let CheckRow { at, seen, holder } = body;
         Ok(participant.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder))

@@ -79,14 +79,29 @@ messages! {
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Begins to carry out a transaction's request.
-    fn act(&self, tx: TxId, caller: NodeId) -> Result<Acting<'_>, Refusal> {
-        self.node.nic.as_ref().ok_or(Refusal::Other)?.act(tx, caller, self.endpoint().now())
+    /// Has the NIC carry out a transaction's request, and charges for that.
+    pub(in crate::cluster) fn act<T>(
+        &self,
+        tx: TxId,
+        caller: NodeId,
+        act: impl FnOnce(&mut Acting<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut nic = self.node.nic.as_ref().ok_or(Refusal::Other)?.act(tx, caller, self.endpoint().now())?;
+        let acted = act(&mut nic);
+        let cost = nic.cost();
+        drop(nic);
+        self.endpoint().charge(cost);
+        acted
     }
 
     /// Returns whether a node is gone, so that its transactions never end.
     pub(in crate::cluster) fn has_left(&self, node: NodeId) -> bool {
         matches!(self.endpoint().presence(node), Presence::Left(_) | Presence::Died(_))
+    }
+
+    /// Returns whether a key is looked up in an ordered table.
+    fn is_sorted(&self, table: u16, key: crate::memory::storage::KeyRef<'_>) -> bool {
+        self.node.home.store_for(table, key).is_ok_and(|served| served.storage.is_ordered())
     }
 
     /// Returns the lines of a record of this node.
@@ -105,18 +120,25 @@ pub(in crate::cluster) enum Fetch {}
 impl Request for Fetch {
     const NUMBER: u16 = 40;
     const COST: Option<Cost> = Some(Cost::Lookup);
+    /// Where a record of a hash table is, the asking node knows, as in other protocols that remember
+    /// places.
+    const BY_NIC: bool = true;
     type Body<'a> = FetchRow<'a>;
     type Reply<'a> = Found<'a>;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: FetchRow<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let worker = at.worker;
-        let mut nic = worker.act(body.tx, at.caller)?;
-        nic.check()?;
-        let found = Read::serve(body.row, at)?;
-        if let Is::Record { at, .. } = found.is {
-            nic.access(&worker.lines_of(at)?, Kind::Read, |node| worker.has_left(node))?;
+        let (worker, caller) = (at.worker, at.caller);
+        if caller != worker.id() && worker.is_sorted(body.row.table, body.row.key) {
+            worker.endpoint().charge(Cost::Lookup);
         }
-        Ok(found)
+        worker.act(body.tx, caller, |nic| {
+            nic.check()?;
+            let found = Read::serve(body.row, at)?;
+            if let Is::Record { at, .. } = found.is {
+                nic.access(&worker.lines_of(at)?, Kind::Read, |node| worker.has_left(node))?;
+            }
+            Ok(found)
+        })
     }
 }
 
@@ -144,16 +166,17 @@ impl Request for FetchRange {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: FetchRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let worker = at.worker;
-        let mut nic = worker.act(body.tx, at.caller)?;
-        nic.check()?;
-        let scanned = Scan::serve(body.rows, at)?;
-        // Keys of a hash table are looked up afterwards.
-        if scanned.classes == 0 {
-            for row in scanned.rows.iter() {
-                nic.access(&worker.lines_of(row.at)?, Kind::Read, |node| worker.has_left(node))?;
+        worker.act(body.tx, at.caller, |nic| {
+            nic.check()?;
+            let scanned = Scan::serve(body.rows, at)?;
+            // Keys of a hash table are looked up afterwards.
+            if scanned.classes == 0 {
+                for row in scanned.rows.iter() {
+                    nic.access(&worker.lines_of(row.at)?, Kind::Read, |node| worker.has_left(node))?;
+                }
             }
-        }
-        Ok(scanned)
+            Ok(scanned)
+        })
     }
 }
 
@@ -176,28 +199,34 @@ pub(in crate::cluster) enum PlaceLines {}
 impl Request for PlaceLines {
     const NUMBER: u16 = 42;
     const COST: Option<Cost> = Some(Cost::Insert);
+    /// A record that is made is made by a processor.
+    const BY_NIC: bool = true;
     type Body<'a> = PlaceWritten<'a>;
     type Reply<'a> = Placed;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: PlaceWritten<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, participant, caller } = at;
         let PlaceWritten { tx, row } = body;
-        let mut nic = worker.act(tx, caller)?;
-        nic.check()?;
-        let PlaceRow { table, key, .. } = row;
-        let placed = Place::serve(row, Serving { worker, participant: &mut *participant, caller })?;
-        let (record, seen) = (placed.at, placed.version);
-        let lines = worker.lines_of(record);
-        let accessed = lines.and_then(|lines| nic.access(&lines, Kind::Write, |node| worker.has_left(node)));
-        match accessed {
-            Ok(()) => Ok(placed),
-            Err(refusal) => {
-                if placed.is_made {
-                    reap(participant, ReapRow { table, key, at: record, seen })?;
-                }
-                Err(refusal)
+        worker.act(tx, caller, |nic| {
+            nic.check()?;
+            let PlaceRow { table, key, .. } = row;
+            let placed = Place::serve(row, Serving { worker, participant: &mut *participant, caller })?;
+            if caller != worker.id() && placed.is_made {
+                worker.endpoint().charge(Cost::Insert);
             }
-        }
+            let (record, seen) = (placed.at, placed.version);
+            let lines = worker.lines_of(record);
+            let accessed = lines.and_then(|lines| nic.access(&lines, Kind::Write, |node| worker.has_left(node)));
+            match accessed {
+                Ok(()) => Ok(placed),
+                Err(refusal) => {
+                    if placed.is_made {
+                        reap(participant, ReapRow { table, key, at: record, seen })?;
+                    }
+                    Err(refusal)
+                }
+            }
+        })
     }
 }
 
@@ -220,11 +249,12 @@ pub(in crate::cluster) enum Standing {}
 impl Request for Standing {
     const NUMBER: u16 = 43;
     const COST: Option<Cost> = Some(Cost::Lock);
+    const BY_NIC: bool = true;
     type Body<'a> = StandingOf;
     type Reply<'a> = bool;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: StandingOf, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        Ok(at.worker.act(body.tx, at.caller)?.check().is_ok())
+        at.worker.act(body.tx, at.caller, |nic| Ok(nic.check().is_ok()))
     }
 }
 
@@ -255,12 +285,17 @@ impl Request for CheckLines {
     fn serve<'p, F: Fabric, S: On<F>>(body: CheckRead, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, participant, caller } = at;
         let CheckRead { tx, at, seen, holder } = body;
-        let nic = worker.act(tx, caller)?;
-        let Ok(lines) = worker.lines_of(at) else { return Ok(false) };
-        if nic.is_by_software() && nic.is_denied(&lines, Kind::Read) {
-            return Ok(false);
-        }
-        Ok(participant.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder))
+        worker.act(tx, caller, |nic| {
+            let Ok(lines) = worker.lines_of(at) else { return Ok(false) };
+            if nic.is_by_software() {
+                if nic.is_denied(&lines, Kind::Read) {
+                    return Ok(false);
+                }
+                // Its version is in the first.
+                nic.touch(&lines[..1], Kind::Read);
+            }
+            Ok(participant.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use drtm_rdma::{Cost, Fabric, Port, rpc::RpcError};
 
 use super::{Answer, Binds, On, Request, Serving, TxRequest};
 #[cfg(feature = "hades")]
-use crate::cluster::Refusal;
+use crate::cluster::{Refusal, costs::Access};
 use crate::{
     Conflict, Error,
     cluster::{
@@ -45,6 +45,8 @@ impl Request for Lock {
         {
             return Err(Refusal::Locked);
         }
+        #[cfg(feature = "hades")]
+        serving.worker.charge_access(at, Access::Lock);
         let participant = &mut *serving.participant;
         let number = participant.home.store_to_write(table, key)?.number;
         participant.check_log()?;

@@ -7,6 +7,8 @@ use drtm_rdma::{
 };
 
 use super::{Answer, On, Request, Serving, TxRequest};
+#[cfg(feature = "hades")]
+use crate::cluster::costs::Access;
 use crate::{
     Conflict, Error,
     cluster::{
@@ -99,6 +101,8 @@ impl Request for Read {
         };
         let is = match read {
             Ok(ReadEntry { at, version }) => {
+                #[cfg(feature = "hades")]
+                worker.charge_access(at, Access::Read);
                 let value: &[u8] = if version.is_removed() { &[] } else { &participant.value };
                 Is::Record { at, version, value }
             }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use drtm_rdma::Fabric;
+use drtm_rdma::{Fabric, Sender};
 
 use crate::{
     Config,
@@ -27,7 +27,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         loop {
             let Squashed { tx, why } = self.squashes.next().await;
             // A node that does not hear it finds it out when the transaction asks for its commit.
-            let _ = self.call::<Squash, _>(tx.node, SquashTx { tx, why }, |()| ()).await;
+            let _ = self.call_by::<Squash, _>(Sender::Nic, tx.node, SquashTx { tx, why }, |()| ()).await;
         }
     }
 }

@@ -17,7 +17,7 @@
 use std::{rc::Rc, time::Duration};
 
 use drtm_rdma::{
-    Fabric, Phase,
+    Cost, Fabric, Phase,
     machine::{Kind, Message},
 };
 
@@ -80,8 +80,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             return Ok(());
         }
         let written = worker.lines_of(at).and_then(|lines| {
-            let mut acting = nic.act(known.tx, worker.id(), worker.endpoint().now())?;
-            acting.access(&lines, Kind::Write, |node| worker.has_left(node))
+            worker.act(known.tx, worker.id(), |acting| acting.access(&lines, Kind::Write, |node| worker.has_left(node)))
         });
         let written = written.map_err(|refusal| state.refused(worker.id(), refusal));
         state.blame(Some(number), &written);
@@ -102,8 +101,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         // The directory of its own node is locked first.
         self.round(Phase::Lock, &[Ask::Intend(0)]).await?;
         let asks = self.of_other_nics(Ask::Intend);
-        self.round(Phase::Lock, &asks).await?;
         let worker = Rc::clone(&self.worker);
+        if !asks.is_empty() {
+            // The NIC is told, and asks the others and takes their answers alone.
+            worker.endpoint().charge(Cost::Request);
+            self.round(Phase::Lock, &asks).await?;
+            worker.endpoint().charge(Cost::Completion);
+        }
         let (Some(nic), Some(state)) = (&worker.node.nic, &self.state) else { return Ok(()) };
         let Some(known) = &state.in_nics else { return Ok(()) };
         let tx = known.tx;
@@ -204,6 +208,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         }
         // First: a record that was made for this one is locked until then.
         let mut all = self.of_other_nics(Ask::End);
+        if !all.is_empty() {
+            worker.endpoint().charge(Cost::Request);
+        }
         all.extend(asks.drain(..));
         *asks = all;
     }

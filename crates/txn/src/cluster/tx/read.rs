@@ -81,10 +81,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             let mut wanted: SmallVec<[u32; 16]> = wanted.collect();
             wanted.sort_unstable();
             wanted.dedup();
-            let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
+            let asks: Asks = wanted.iter().copied().map(Ask::Read).collect();
             let outcome = self.round(Phase::Execute, &asks).await;
             if !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
+                #[cfg(feature = "hades")]
+                self.charge_reads(&wanted);
                 return self.check_if_opaque(!asks.is_empty()).await;
             }
         }

@@ -63,7 +63,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         self.change_entries(number, op).await?;
         self.state().note(number, op);
         #[cfg(feature = "hades")]
-        self.note_written(number)?;
+        {
+            self.charge_write(number);
+            self.note_written(number)?;
+        }
         Ok(())
     }
 

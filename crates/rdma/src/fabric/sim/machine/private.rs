@@ -84,6 +84,19 @@ impl Core {
         is_recorded(recorded, self.period).then_some(self.latency.1)
     }
 
+    /// Returns the cycles of an access of a line that it has, whatever is recorded. `None` if it has
+    /// not.
+    pub(super) fn level(&mut self, line: Line) -> Option<u64> {
+        if self.l1.touch(line).is_some() {
+            return Some(self.latency.0);
+        }
+        let place = self.l2.touch(line)?;
+        let recorded = *self.l2.state(place);
+        let (place, _) = self.l1.fill(line, |_| false);
+        *self.l1.state(place) = recorded;
+        Some(self.latency.1)
+    }
+
     /// Has a line, and records an access of it.
     pub(super) fn fill(&mut self, line: Line, kind: Kind) {
         let bit = if kind == Kind::Read { READ } else { WRITE };

@@ -29,6 +29,19 @@ impl Line {
     pub const fn of(address: u64) -> Self {
         Self(address / Self::BYTES)
     }
+
+    /// Returns the lines of so many bytes from an address on: at least one.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::machine::Line;
+    ///
+    /// assert!(Line::all(60, 8).eq([Line(0), Line(1)]));
+    /// ```
+    pub fn all(address: u64, bytes: u64) -> impl Iterator<Item = Self> + Clone {
+        (Self::of(address).0..=Self::of(address + bytes.max(1) - 1).0).map(Self)
+    }
 }
 
 /// The size and latency of a cache.

@@ -3,8 +3,9 @@
 
 use super::{
     filter::{Key, Pair},
+    memory::Move,
     message::{Progress, Step, Stop, TxId},
-    node::{Node, Stage},
+    node::{Node, Stage, invalidate},
     private::Kind,
     profile::Line,
 };
@@ -143,6 +144,96 @@ impl Node {
     #[must_use]
     pub fn squashed_guest(&self, tx: TxId) -> Option<super::Stopped> {
         self.nic.squashed(tx)
+    }
+
+    /// Returns the core of a transaction of this node.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, machine::{MachineProfile, Node}};
+    ///
+    /// let mut node = Node::new(NodeId(0), &MachineProfile::HADES);
+    /// let tx = node.begin(3).expect("a pair of filters is free");
+    /// assert_eq!(node.core_of(tx), Some(3));
+    /// ```
+    #[must_use]
+    pub fn core_of(&self, tx: TxId) -> Option<usize> {
+        self.slot(tx).map(|slot| slot.core.into())
+    }
+
+    /// Accesses a line by a core for software, which no filter and no tag records. Returns the
+    /// cycles. Cores are numbered round.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, machine::{Kind, Line, MachineProfile, Node}};
+    ///
+    /// let mut node = Node::new(NodeId(0), &MachineProfile::HADES);
+    /// let mut touch = |core, kind| node.touch(0, core, Line(1), kind);
+    /// assert_eq!([touch(0, Kind::Read), touch(0, Kind::Read)], [240, 2]);
+    /// assert_eq!([touch(1, Kind::Read), touch(1, Kind::Write), touch(1, Kind::Write)], [40, 40, 2]);
+    /// assert_eq!(touch(0, Kind::Read), 40, "the other core's write took it away");
+    /// ```
+    pub fn touch(&mut self, now: u64, core: usize, line: Line, kind: Kind) -> u64 {
+        self.memory.moves.clear();
+        let core = core % self.cores.len();
+        let (held, found) = (self.cores[core].level(line), self.directory.touch(line));
+        let (place, fetching) = match found {
+            Some(place) => (place, 0),
+            None => {
+                let fetching = self.memory.read(now, Move::Fetched(line), line);
+                (self.make_room(now, line), fetching)
+            }
+        };
+        let entry = self.directory.state(place);
+        let others = entry.sharers & !(1 << core);
+        let cycles = match held {
+            Some(cycles) if kind == Kind::Read || others == 0 => cycles,
+            _ => self.profile.llc.cycles + fetching,
+        };
+        if kind == Kind::Write {
+            entry.is_dirty = true;
+            entry.sharers = 0;
+            invalidate(&mut self.cores, line, others);
+        }
+        self.directory.state(place).sharers |= 1 << core;
+        self.cores[core].fill(line, kind);
+        cycles
+    }
+
+    /// Reads or writes lines by a verb of another node, which no filter records. Returns the cycles
+    /// until they are there.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, machine::{Kind, Line, MachineProfile, Node}};
+    ///
+    /// let mut node = Node::new(NodeId(0), &MachineProfile::HADES);
+    /// assert_eq!(node.transfer(0, &[Line(1), Line(2)], Kind::Read), 40 + 2 + 200);
+    /// assert_eq!(node.transfer(0, &[Line(1)], Kind::Write), 40);
+    /// assert_eq!(node.transfer(0, &[Line(1)], Kind::Read), 40, "it is in the last-level cache");
+    /// ```
+    pub fn transfer(&mut self, now: u64, lines: &[Line], kind: Kind) -> u64 {
+        self.memory.moves.clear();
+        let mut fetching = 0;
+        for &line in lines {
+            let found = self.directory.touch(line);
+            if kind == Kind::Read {
+                if found.is_none() {
+                    fetching = fetching.max(self.memory.read(now, Move::Bypassed(line), line));
+                }
+                continue;
+            }
+            let place = found.unwrap_or_else(|| self.make_room(now, line));
+            let entry = self.directory.state(place);
+            entry.is_dirty = true;
+            let sharers = std::mem::take(&mut entry.sharers);
+            invalidate(&mut self.cores, line, sharers);
+        }
+        self.profile.streaming(lines.len()) + fetching
     }
 
     /// Carries out the first step of the commit of a transaction that has read and written these

@@ -110,9 +110,10 @@ impl<E: Engine> World<E> {
 
     /// Adds a envelope to a node's mail, and wakes an endpoint for it.
     pub(super) fn deliver_envelope(&mut self, to: NodeId, envelope: Envelope, sender: u32) {
-        let visible = envelope.visible + self.config.profile.pcie_write;
         self.trace.mix_bytes(&envelope.frame);
+        let crossing = self.config.profile.pcie_write;
         let life = &mut self.nodes[usize::from(to.0)].life;
+        let visible = envelope.visible + if life.nic.is_some() { 0 } else { crossing };
         let visible = life.mail.back().map_or(visible, |last| visible.max(last.visible));
         life.mail.push_back(Envelope { visible, ..envelope });
         let like = self.endpoints[sender as usize].as_ref().map_or(0, |sender| sender.ordinal);
@@ -122,6 +123,9 @@ impl<E: Engine> World<E> {
     /// Wakes one endpoint that waits for mail, preferably the one with the sender's number.
     pub(in crate::fabric::sim) fn wake_for_mail(&mut self, node: NodeId, at: Picos, like: usize) {
         let life = &self.nodes[usize::from(node.0)].life;
+        if let Some(nic) = life.nic {
+            return self.wake(nic, at);
+        }
         let count = life.endpoints.len().max(1);
         let mut candidates = (0..count).filter_map(|step| *life.endpoints.get((like + step) % count)?);
         let waits = |endpoint: &u32| self.endpoints[*endpoint as usize].as_ref().is_some_and(|it| it.receiving);
@@ -153,12 +157,21 @@ impl<E: Engine> World<E> {
     /// Sends a reply, at the time of the endpoint's processor.
     pub(in crate::fabric::sim) fn send_reply(&mut self, endpoint: u32, to: ReplyTo, reply: Reply) {
         let cpu = self.config.profile.cpu;
+        if self.endpoint(endpoint).is_some_and(|it| it.is_nic) {
+            let at = self.served_by_nic(endpoint, to);
+            return self.put_reply(endpoint, to, reply, at);
+        }
         // Datagrams between two polls share a doorbell: they are on one queue pair.
         let shares = self.config.by_datagrams();
         let rung = self.endpoint(endpoint).is_some_and(|it| std::mem::replace(&mut it.answered, true));
         self.charge(endpoint, if shares && rung { cpu.post } else { cpu.post + cpu.doorbell });
         let at = self.local(endpoint) + self.config.profile.pcie_write;
-        if shares {
+        self.put_reply(endpoint, to, reply, at);
+    }
+
+    /// Has a NIC take a reply at this time.
+    fn put_reply(&mut self, endpoint: u32, to: ReplyTo, reply: Reply, at: Picos) {
+        if self.config.by_datagrams() {
             self.cast_reply(endpoint, to, &reply, at);
         } else if let Some(it) = self.endpoint(endpoint) {
             let (from, nic) = (it.node, it.nic);

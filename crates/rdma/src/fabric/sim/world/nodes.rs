@@ -49,6 +49,7 @@ impl<E: Engine> World<E> {
             }
         }
         let life = &mut self.nodes[usize::from(it.node.0)].life;
+        life.nic.take_if(|nic| *nic == endpoint);
         if life.incarnation == it.incarnation
             && let Some(place) = life.endpoints.get_mut(it.ordinal)
         {

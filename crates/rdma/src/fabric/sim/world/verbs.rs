@@ -374,6 +374,7 @@ impl<E: Engine> World<E> {
                 ready += profile.pcie_read;
             }
         }
+        ready += self.reached(id, ready, waits);
         if let Some(op) = self.op(id) {
             op.ready = ready;
         }

@@ -10,7 +10,7 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Handle, Holder, Locking, Version};
 use drtm_rdma::{
     Cost, Fabric, Port,
-    machine::{Message, Stopped, TxId},
+    machine::{Kind, Message, Stopped, TxId},
     rpc::Encode as _,
 };
 
@@ -72,32 +72,32 @@ pub(in crate::cluster) enum Intend {}
 
 impl Request for Intend {
     const NUMBER: u16 = 45;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = None;
     type Body<'a> = IntendRows<'a>;
     type Reply<'a> = ();
 
     fn serve<'p, F: Fabric, S: On<F>>(body: IntendRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, participant, caller } = at;
         let IntendRows { tx, holder, rows } = body;
-        let mut nic = worker.act(tx, caller)?;
-        nic.check()?;
-        participant.check_log()?;
-        let (mut reads, mut writes) = (Lines::new(), Lines::new());
-        for row in rows.iter() {
-            let lines = worker.lines_of(row.at)?;
-            if row.effect == READ {
-                reads.extend(lines);
-                continue;
+        let squashed = worker.act(tx, caller, |nic| {
+            nic.check()?;
+            participant.check_log()?;
+            let (mut reads, mut writes) = (Lines::new(), Lines::new());
+            for row in rows.iter() {
+                let lines = worker.lines_of(row.at)?;
+                if row.effect == READ {
+                    reads.extend(lines);
+                    continue;
+                }
+                writes.extend(lines);
+                let at = row.at;
+                match reserve(participant, row, holder) {
+                    Err(Refusal::Locked) => return Err(participant.locked(at, |holder| worker.is_dead(holder))),
+                    reserved => reserved?,
+                }
             }
-            writes.extend(lines);
-            let at = row.at;
-            match reserve(participant, row, holder) {
-                Err(Refusal::Locked) => return Err(participant.locked(at, |holder| worker.is_dead(holder))),
-                reserved => reserved?,
-            }
-        }
-        let squashed = nic.lock(&reads, &writes)?;
-        drop(nic);
+            nic.lock(&reads, &writes)
+        })?;
         worker.squash(squashed);
         Ok(())
     }
@@ -164,19 +164,15 @@ pub(in crate::cluster) enum Update {}
 
 impl Request for Update {
     const NUMBER: u16 = 46;
-    const COST: Option<Cost> = Some(Cost::Update);
+    const COST: Option<Cost> = None;
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = UpdateRows<'a>;
     type Reply<'a> = ();
 
-    fn times(body: &UpdateRows<'_>) -> usize {
-        body.rows.rows.len()
-    }
-
     fn serve<'p, F: Fabric, S: On<F>>(body: UpdateRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let (worker, participant) = (at.worker, at.participant);
         let UpdateRows { tx, rows } = body;
-        let mut nic = worker.act(tx, at.caller)?;
+        let caller = at.caller;
         let home = &*worker.node.home;
         let lock = |at: Handle| {
             let records = home.db.store.records();
@@ -188,16 +184,26 @@ impl Request for Update {
                 },
             }
         };
-        let applied = rows.rows.try_for_each(|row| lock(row.at)).and_then(|()| {
-            // Behind the locks: a snapshot sees all of this commit, or nothing.
-            fence_locked();
-            let epoch = home.db.engine().load(home.db.snapshot_number()?);
-            let ApplyRows { holder, rows, .. } = rows;
-            Apply::serve(ApplyRows { holder, epoch, rows }, Serving { worker, participant, caller: at.caller })
-        });
-        // It is decided, whatever has become of its values.
-        nic.commit();
-        applied
+        worker.act(tx, caller, |nic| {
+            let applied = rows.rows.try_for_each(|row| lock(row.at)).and_then(|()| {
+                // Behind the locks: a snapshot sees all of this commit, or nothing.
+                fence_locked();
+                let epoch = home.db.engine().load(home.db.snapshot_number()?);
+                let ApplyRows { holder, rows, .. } = rows;
+                if nic.is_by_software() {
+                    // The processor writes what other protocols write, and versions.
+                    rows.try_for_each(|row| {
+                        worker.endpoint().charge(Cost::Update);
+                        nic.touch(&worker.lines_of(row.at)?, Kind::Write);
+                        Ok::<_, Refusal>(())
+                    })?;
+                }
+                Apply::serve(ApplyRows { holder, epoch, rows }, Serving { worker, participant, caller })
+            });
+            // It is decided, whatever has become of its values.
+            nic.commit();
+            applied
+        })
     }
 }
 
@@ -227,14 +233,16 @@ pub(in crate::cluster) enum End {}
 
 impl Request for End {
     const NUMBER: u16 = 47;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = None;
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = EndTx;
     type Reply<'a> = ();
 
     fn serve<'p, F: Fabric, S: On<F>>(body: EndTx, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        at.worker.act(body.tx, at.caller)?.leave();
-        Ok(())
+        at.worker.act(body.tx, at.caller, |nic| {
+            nic.leave();
+            Ok(())
+        })
     }
 }
 
@@ -259,7 +267,7 @@ pub(in crate::cluster) enum Squash {}
 
 impl Request for Squash {
     const NUMBER: u16 = 48;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = None;
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = SquashTx;
     type Reply<'a> = ();
