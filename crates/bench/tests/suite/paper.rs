@@ -185,6 +185,29 @@ fn a_constant_of_a_simulated_cluster_can_be_varied() {
     assert_eq!(["colour=2", "wire", "wire=-1"].map(wrong), [Some(2); 3]);
 }
 
+/// Runs a figure of simulated clusters by one coroutine, and returns what it has printed.
+fn simulated(arguments: &[&str]) -> std::process::Output {
+    let command = ["paper", "drtmh-fig14b", "--quick", "--json", "--coroutines", "1"];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(command).args(arguments).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+#[test]
+fn several_seeds_give_a_median_and_what_it_lies_between() {
+    let rows =
+        |arguments: &[&str]| -> Vec<Value> { serde_json::from_slice(&simulated(arguments).stdout).expect("rows") };
+    let of_seed = |seed: &str| points(&rows(&["--seed", seed]), "drtmh-fig14b", "FaRM")[0].1;
+    let mut alone = ["7", "8", "9"].map(of_seed);
+    alone.sort_by(f64::total_cmp);
+    let together = rows(&["--seed", "7", "--seeds", "3"]);
+    let row = together.iter().find(|row| row["series"] == "FaRM").expect("a row");
+    assert_eq!(["least", "y", "most"].map(|key| row[key].as_f64()), alone.map(Some));
+    assert!(alone[0] < alone[2], "{alone:?}");
+    assert!(rows(&[]).iter().all(|row| row.get("least").is_none()), "one seed lies between nothing");
+}
+
 #[test]
 fn the_filters_of_hades_are_as_false_as_theory_says() {
     let rows = rows("hades-tab4");

@@ -15,6 +15,7 @@ mod agenda;
 mod clock;
 mod config;
 mod cost;
+mod counts;
 mod endpoint;
 mod fault;
 mod life;

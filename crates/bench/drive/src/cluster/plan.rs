@@ -97,7 +97,8 @@ pub struct Plan {
     pub seed: u64,
     /// Bytes that each node may use.
     pub memory: u64,
-    /// Whether caches are filled before the run, as they are after a long one. Only where all nodes
+    /// Whether workers that read one-sidedly look up other nodes' rows before the run, so that
+    /// caches, and the places of tables, are known as after a long one. Only where all nodes
     /// are loaded before any worker runs: in a simulation.
     pub warms: bool,
 }

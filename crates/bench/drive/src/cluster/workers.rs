@@ -11,7 +11,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Endpoint, Fabric, Spawner, Time};
 use drtm_txn::{
     Config, Conflict,
-    cluster::{ClusterStats, Node, Rounds, Worker},
+    cluster::{ClusterStats, Form, Node, Rounds, Worker},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -89,7 +89,9 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
     {
         let Self { workload, stages, place, .. } = self;
         let endpoint = worker.endpoint();
-        if self.plan.warms && worker.protocol().caches {
+        let protocol = worker.protocol();
+        // Without a cache, too, a worker learns once where each node's tables and their buckets are.
+        if self.plan.warms && (protocol.caches || protocol.read == Form::OneSided) {
             let threads = usize::from(self.plan.threads);
             workload.warm(worker, self.tables, *place, (usize::from(self.thread), threads)).await?;
         }

@@ -16,19 +16,32 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Found, Kind, Measured, Panel, Study},
+    seeds::medians,
     simulated::{NARROW, Size},
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[TPCC_3], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_3) },
-    Study { panels: &[BANK_3], measure: |effort| bank(effort, &NicProfile::CONNECTX_3) },
-    Study { panels: &[POSITION_3], measure: |effort| positions(effort, &NicProfile::CONNECTX_3, false) },
-    Study { panels: &[CHANGING_3], measure: |effort| positions(effort, &NicProfile::CONNECTX_3, true) },
-    Study { panels: &[TPCC_4], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4) },
-    Study { panels: &[BANK_4], measure: |effort| bank(effort, &NicProfile::CONNECTX_4) },
-    Study { panels: &[POSITION_4], measure: |effort| positions(effort, &NicProfile::CONNECTX_4, false) },
-    Study { panels: &[CHANGING_4], measure: |effort| positions(effort, &NicProfile::CONNECTX_4, true) },
+    Study { panels: &[TPCC_3], measure: |effort| medians(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_3)) },
+    Study { panels: &[BANK_3], measure: |effort| medians(effort, |effort| bank(effort, &NicProfile::CONNECTX_3)) },
+    Study {
+        panels: &[POSITION_3],
+        measure: |effort| medians(effort, |effort| positions(effort, &NicProfile::CONNECTX_3, false)),
+    },
+    Study {
+        panels: &[CHANGING_3],
+        measure: |effort| medians(effort, |effort| positions(effort, &NicProfile::CONNECTX_3, true)),
+    },
+    Study { panels: &[TPCC_4], measure: |effort| medians(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_4)) },
+    Study { panels: &[BANK_4], measure: |effort| medians(effort, |effort| bank(effort, &NicProfile::CONNECTX_4)) },
+    Study {
+        panels: &[POSITION_4],
+        measure: |effort| medians(effort, |effort| positions(effort, &NicProfile::CONNECTX_4, false)),
+    },
+    Study {
+        panels: &[CHANGING_4],
+        measure: |effort| medians(effort, |effort| positions(effort, &NicProfile::CONNECTX_4, true)),
+    },
 ];
 
 const fn panel(name: &'static str, title: &'static str) -> Panel {
@@ -47,7 +60,7 @@ const CHANGING_4: Panel = panel("auto-cx4d", "Forms chosen at run time, on Conne
 
 fn size(effort: &Effort) -> Size {
     let (nodes, threads, coroutines) = if effort.is_quick { (2, 2, 2) } else { (4, 8, 4) };
-    let (warm, counted) = if effort.is_quick { (500, 1_000) } else { (4_000, 12_000) };
+    let (warm, counted) = if effort.is_quick { (500, 1_000) } else { (4_000, 6_000) };
     let (backups, memory, zero) = (2.min(nodes - 1), 1 << 30, Duration::ZERO);
     let size = Size { nodes, threads, coroutines, backups, memory, warm: zero, counted: zero };
     size.lasting(effort, warm, counted)
@@ -65,9 +78,11 @@ fn tpcc(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error
 
 fn bank(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
     let size = size(effort);
-    let of_thread = if effort.is_quick { 1_000 } else { 10_000 };
-    let workload = SmallBank::new(of_thread * u64::from(size.nodes * size.threads), Hot::DrtmH, effort.seed)?;
-    measured(effort, &size, profile, &workload, "4 % of the customers have 90 % of the transactions")
+    let (of_thread, hot) = if effort.is_quick { (1_000, 4) } else { (1_600, 25) };
+    let customers = of_thread * u64::from(size.nodes * size.threads);
+    let workload = SmallBank::new(customers, Hot::DrtmH, effort.seed)?.with_hot_share(hot)?;
+    let what = format!("{customers} customers, of whom {hot} % have 90 % of the transactions");
+    measured(effort, &size, profile, &workload, &what)
 }
 
 fn positions(effort: &Effort, profile: &'static NicProfile, changes: bool) -> Result<Measured, Error> {

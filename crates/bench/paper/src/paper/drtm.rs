@@ -20,14 +20,15 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Published, Study},
+    seeds::medians,
     simulated::{NARROW, Size},
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[SCALE_OUT], measure: scale_out },
-    Study { panels: &[REMOTE_ITEMS], measure: remote_items },
-    Study { panels: &[LEASES], measure: leases },
+    Study { panels: &[SCALE_OUT], measure: |effort| medians(effort, scale_out) },
+    Study { panels: &[REMOTE_ITEMS], measure: |effort| medians(effort, remote_items) },
+    Study { panels: &[LEASES], measure: |effort| medians(effort, leases) },
 ];
 
 const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: AxisScale::Linear };
@@ -67,7 +68,7 @@ const LEASES: Panel = Panel {
 
 /// Returns the size of one node. Each thread runs one transaction at a time, as in the paper.
 fn size(effort: &Effort) -> Size {
-    let (threads, warm, counted) = if effort.is_quick { (2, 100, 500) } else { (8, 2_000, 5_000) };
+    let (threads, warm, counted) = if effort.is_quick { (2, 100, 500) } else { (8, 1_000, 3_000) };
     let (memory, zero) = (512 << 20, Duration::ZERO);
     let size = Size { nodes: 1, threads, coroutines: 1, backups: 0, memory, warm: zero, counted: zero };
     size.lasting(effort, warm, counted)

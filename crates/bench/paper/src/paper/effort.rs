@@ -58,15 +58,21 @@ pub(super) struct EffortArgs {
     vary: Vec<(&'static str, f64)>,
 
     /// Microseconds of virtual time that are counted of each point of simulated clusters, and half
-    /// as many to warm up [default: 5000, and 2000 to warm up; 12000 and 4000 for auto's]
+    /// as many to warm up [default: of DrTM+H's figures 500, with ConnectX-3 1000; of DrTM's 3000,
+    /// and 1000 to warm up; of auto's 6000, and 4000]
     #[arg(long, value_parser = value_parser!(u64).range(100..=1_000_000), value_name = "US")]
     virtual_us: Option<u64>,
+
+    /// Seeds with which each point of simulated clusters is run, from --seed on: medians are
+    /// reported, and what they lie between [default: 3; 1 with --quick]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=100), value_name = "N")]
+    seeds: Option<u16>,
 
     /// Of simulated clusters, print to stderr what the phases of each point sent, and its conflicts
     #[arg(long)]
     phases: bool,
 
-    /// Coroutines of each thread of simulated clusters, in DrTM+H's figures [default: 1,4,10,16]
+    /// Coroutines of each thread of simulated clusters, in DrTM+H's figures [default: 1,10]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_delimiter = ',', value_name = "N,...")]
     coroutines: Option<Vec<u16>>,
 }
@@ -83,6 +89,7 @@ impl EffortArgs {
         words.extend((self.rounds != usual.1).then(|| format!("--rounds {}", self.rounds)));
         let varied: Vec<String> = self.vary.iter().map(|(constant, factor)| format!("{constant}={factor}")).collect();
         words.extend((!varied.is_empty()).then(|| format!("--vary {}", varied.join(","))));
+        words.extend(self.seeds.map(|seeds| format!("--seeds {seeds}")));
         words.extend(self.virtual_us.map(|us| format!("--virtual-us {us}")));
         words.extend(self.coroutines.as_ref().map(|coroutines| format!("--coroutines {}", list(coroutines))));
         words.join(" ")
@@ -138,6 +145,8 @@ pub(super) struct Effort {
     pub(super) counted: Option<Duration>,
     /// Coroutines of simulated clusters' threads, if they are given.
     pub(super) coroutines: Option<Vec<u16>>,
+    /// How many seeds simulated clusters are run with.
+    pub(super) seeds: u16,
     rounds: u16,
     until: Until,
 }
@@ -170,6 +179,11 @@ impl Effort {
         vary(profile, &self.varied)
     }
 
+    /// Returns the same effort with another seed.
+    pub(super) fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
     pub(super) fn new(args: &EffortArgs, engine: EngineName, seed: u64) -> Self {
         let is_quick = args.quick;
         let threads = match &args.threads {
@@ -194,6 +208,7 @@ impl Effort {
             shows_phases,
             counted,
             coroutines,
+            seeds: args.seeds.unwrap_or(if is_quick { 1 } else { 3 }),
             rounds,
             until,
         }
@@ -366,9 +381,11 @@ mod tests {
             let command = <Command as clap::Parser>::parse_from(["paper"].into_iter().chain(words.split_whitespace()));
             command.effort.written()
         };
-        for words in
-            ["", "--quick", "--full --threads 1,2 --secs 0.5 --rounds 5 --vary wire=2 --virtual-us 1000 --coroutines 1"]
-        {
+        for words in [
+            "",
+            "--quick",
+            "--full --threads 1,2 --secs 0.5 --rounds 5 --vary wire=2 --seeds 5 --virtual-us 1000 --coroutines 1",
+        ] {
             assert_eq!(written(words), words);
         }
     }

@@ -74,10 +74,32 @@ pub(super) enum Found {
         kind: Kind,
         points: Vec<(Option<usize>, f64)>,
     },
+    /// Points that were simulated with several seeds.
+    Seeds {
+        points: Vec<(Option<usize>, Seeded)>,
+    },
     /// Returns a series that is not available here.
     Absent {
         why: &'static str,
     },
+}
+
+/// A value by several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seeded {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl Seeded {
+    /// Returns what values lie between. There is at least one.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (last, middle) = (values.len() - 1, values.len() / 2);
+        Self { median: f64::midpoint(values[last / 2], values[middle]), least: values[0], most: values[last] }
+    }
 }
 
 /// Where a value comes from.
@@ -125,6 +147,11 @@ pub(super) struct Row {
     pub(super) y: Option<f64>,
     pub(super) published: Option<f64>,
     pub(super) kind: Kind,
+    /// What the seeds lie between, where there were several: `y` is their median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) least: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) most: Option<f64>,
     x_unit: Option<Cow<'static, str>>,
     y_unit: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +188,17 @@ impl Panel {
                 let others = published().filter(|value| points.iter().all(|(x, _)| *x != value.x));
                 found.chain(others.map(|value| missing(value.x, NOT_ASKED))).collect()
             }
+            Found::Seeds { points } => {
+                let found = points.iter().map(|&(x, Seeded { median, least, most })| Row {
+                    y: Some(median),
+                    kind: Kind::Simulated,
+                    least: Some(least),
+                    most: Some(most),
+                    ..self.row(curve.series, x, at(x))
+                });
+                let others = published().filter(|value| points.iter().all(|(x, _)| *x != value.x));
+                found.chain(others.map(|value| missing(value.x, NOT_ASKED))).collect()
+            }
             Found::Absent { why } if published().next().is_none() => vec![missing(None, why)],
             Found::Absent { why } => published().map(|value| missing(value.x, why)).collect(),
         }
@@ -170,7 +208,19 @@ impl Panel {
         let x_unit = self.x.map(|axis| axis.quantity.unit().into());
         let (figure, y_unit) = (self.name.into(), self.y.quantity.unit().into());
         let series = series.into();
-        Row { figure, series, x, y: None, published, kind: Kind::Unavailable, x_unit, y_unit, why: None }
+        Row {
+            figure,
+            series,
+            x,
+            y: None,
+            published,
+            kind: Kind::Unavailable,
+            least: None,
+            most: None,
+            x_unit,
+            y_unit,
+            why: None,
+        }
     }
 
     /// Formats a place on the horizontal axis, with its unit; empty if there is none.

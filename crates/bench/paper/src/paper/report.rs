@@ -52,7 +52,7 @@ pub struct Args {
         value_name = "FILE,...",
         value_delimiter = ',',
         conflicts_with_all = ["only", "engine", "threads", "secs", "rounds", "quick", "full", "vary", "virtual_us",
-            "phases", "coroutines"]
+            "phases", "coroutines", "seeds"]
     )]
     from: Vec<PathBuf>,
 

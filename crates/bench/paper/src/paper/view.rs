@@ -3,6 +3,7 @@
 use drtm_report::{
     chart::{Bar, Bars, Chart, Drawing, Series, Span},
     prose, table,
+    units::Quantity,
 };
 
 use super::panel::{Kind, Measured, Panel, Row};
@@ -10,14 +11,17 @@ use super::panel::{Kind, Measured, Panel, Row};
 impl Panel {
     pub(super) fn text(&self, rows: &[Row], measured: &Measured) -> String {
         let Self { name, title, y, .. } = self;
+        let has_seeds = rows.iter().any(|row| row.least.is_some());
         let show = |value: Option<f64>| value.map_or_else(String::new, |value| y.quantity.show(value));
         let cells = rows.iter().map(|row| {
             let place = self.x.is_some().then(|| self.show_x(row.x));
             let values = [show(row.y), show(row.published), row.kind.name().to_owned()];
-            [row.series.to_string()].into_iter().chain(place).chain(values).collect()
+            let seeds = has_seeds.then(|| row.between(y.quantity));
+            [row.series.to_string()].into_iter().chain(place).chain(values).chain(seeds).collect()
         });
         let place = self.x.map(|axis| axis.title);
-        let headers: Vec<&str> = ["series"].into_iter().chain(place).chain([y.title, "published", "ours is"]).collect();
+        let headers = ["series"].into_iter().chain(place).chain([y.title, "published", "ours is"]);
+        let headers: Vec<&str> = headers.chain(has_seeds.then_some("by seeds")).collect();
         let mut text = format!("{title} ({name})\n{}\n\n{}\n\n", measured.source, table(&headers, 1, cells));
         let mut reasons: Vec<(&str, &str)> =
             rows.iter().filter_map(|row| Some((&*row.series, row.why.as_deref()?))).collect();
@@ -57,6 +61,15 @@ impl Panel {
         series.iter_mut().for_each(|series| series.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
         let is_empty = series.iter().all(Series::is_empty);
         (!is_empty).then(|| Chart { title, caption, x, y: self.y, series }.draw())
+    }
+}
+
+impl Row {
+    /// Formats what the seeds lie between, and that over the median. Empty if there was one seed.
+    pub(super) fn between(&self, quantity: Quantity) -> String {
+        let (Some(least), Some(most), Some(median)) = (self.least, self.most, self.y) else { return String::new() };
+        let share = if median == 0.0 { 0.0 } else { 100.0 * (most - least) / median };
+        format!("{} to {} ({share:.1} %)", quantity.show(least), quantity.show(most))
     }
 }
 

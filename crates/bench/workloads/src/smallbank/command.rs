@@ -91,6 +91,8 @@ impl Args {
 pub struct SmallBank {
     pub(super) bank: Bank,
     hot: Hot,
+    /// Percentage of the customers that are hot, instead of what `hot` says.
+    hot_share: Option<u8>,
     seed: u64,
 }
 
@@ -98,7 +100,16 @@ impl SmallBank {
     /// Creates the workload. Returns an error if there are too few customers for hot and other
     /// ones.
     pub fn new(customers: u64, hot: Hot, seed: u64) -> Result<Self, Error> {
-        let smallbank = Self { bank: Bank::new(customers, seed)?, hot, seed };
+        let smallbank = Self { bank: Bank::new(customers, seed)?, hot, hot_share: None, seed };
+        smallbank.inputs(0)?;
+        Ok(smallbank)
+    }
+
+    /// Gives 90 % of the transactions to this percentage of the customers. With fewer customers and
+    /// as many hot ones, about as many transactions conflict. Returns an error if there are too few
+    /// hot customers, or others.
+    pub fn with_hot_share(self, percent: u8) -> Result<Self, Error> {
+        let smallbank = Self { hot_share: Some(percent), ..self };
         smallbank.inputs(0)?;
         Ok(smallbank)
     }
@@ -111,10 +122,11 @@ impl SmallBank {
 
     /// Returns the inputs of a thread.
     pub fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
-        let hot = match self.hot {
-            Hot::DrtmH => HotSet::DRTM_H,
-            Hot::Alomari => HotSet::ALOMARI,
-            Hot::None => HotSet::None,
+        let hot = match (self.hot_share, self.hot) {
+            (Some(customers), _) => HotSet::Share { customers, transactions: 90 },
+            (None, Hot::DrtmH) => HotSet::DRTM_H,
+            (None, Hot::Alomari) => HotSet::ALOMARI,
+            (None, Hot::None) => HotSet::None,
         };
         Ok(Inputs::new(self.bank, STANDARD_MIX, hot, spread(self.seed, thread))?)
     }

@@ -111,6 +111,15 @@ fn the_mix_is_what_it_says() {
 }
 
 #[test]
+fn a_smaller_bank_may_have_as_many_hot_customers() {
+    let bank = |customers| SmallBank::new(customers, Hot::DrtmH, 1).expect("possible");
+    let hot = |bank: SmallBank| bank.inputs(0).expect("checked before").hot_customers();
+    let smaller = bank(1_600).with_hot_share(25).expect("possible");
+    assert_eq!((hot(bank(10_000)), hot(smaller)), (400, 400));
+    assert!([0, 100].iter().all(|percent| bank(1_600).with_hot_share(*percent).is_err()));
+}
+
+#[test]
 fn few_customers_have_most_transactions_and_not_the_other_way_round() {
     for (hot_set, hot, share) in [
         (HotSet::DRTM_H, 40, 0.9),

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use drtm_drive::{
     Body, Done, Error, Random, Reads, Runner,
-    cluster::{ClusterWorkload, Place, read},
+    cluster::{ClusterWorkload, Place, look_up, read},
     expect_row, miscounted, spread, transact,
 };
 use drtm_htm::NoHtm;
@@ -197,6 +197,17 @@ impl ClusterWorkload for CustomerPosition {
         }
         let random = Random::seeded(spread(self.seed, number));
         Ok(Client { random, customers, first: place.node.into(), step: place.nodes.into(), fed: 0 })
+    }
+
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        place: Place,
+        (number, workers): (usize, usize),
+    ) -> Result<(), Error> {
+        let others = (0..self.brokerage.securities()).filter(|security| !place.owns((*security).into()));
+        look_up(worker, tables.last_trades, others.skip(number).step_by(workers)).await
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(

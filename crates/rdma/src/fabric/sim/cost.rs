@@ -31,8 +31,12 @@ pub enum Cost {
     Update,
     /// Inserting or removing a row of a local table.
     Insert,
-    /// Locking, checking or unlocking a local record.
+    /// Locking or unlocking a local record.
     Lock,
+    /// Comparing a local record, or an owner's line, with what was seen of it.
+    Check,
+    /// Writing a log record that has come by message.
+    Append,
     /// Copying or checking this many bytes.
     Copy(usize),
     /// The application's work, in nanoseconds.
@@ -99,6 +103,8 @@ impl CpuProfile {
             Cost::Update => self.update,
             Cost::Insert => self.insert,
             Cost::Lock => self.lock,
+            Cost::Check => self.check,
+            Cost::Append => self.append,
             Cost::Copy(bytes) => self.line * bytes.div_ceil(64) as u64,
             Cost::Switch => self.switch,
             Cost::Nanos(nanos) => nanos.saturating_mul(super::clock::NANO),

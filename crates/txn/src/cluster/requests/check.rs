@@ -24,7 +24,7 @@ pub(in crate::cluster) enum Check {}
 
 impl Request for Check {
     const NUMBER: u16 = 6;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = Some(Cost::Check);
     type Body<'a> = CheckRow;
     type Reply<'a> = bool;
 
@@ -55,7 +55,7 @@ pub(in crate::cluster) enum Guard {}
 
 impl Request for Guard {
     const NUMBER: u16 = 7;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = Some(Cost::Check);
     type Body<'a> = CheckGuard;
     type Reply<'a> = bool;
 

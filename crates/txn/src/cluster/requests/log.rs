@@ -47,7 +47,7 @@ pub(in crate::cluster) enum Append {}
 
 impl Request for Append {
     const NUMBER: u16 = 23;
-    const COST: Option<Cost> = Some(Cost::Update);
+    const COST: Option<Cost> = Some(Cost::Append);
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = AppendTo<'a>;
     type Reply<'a> = u64;

@@ -100,7 +100,7 @@ pub(in crate::cluster) enum Line {}
 
 impl Request for Line {
     const NUMBER: u16 = 5;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = Some(Cost::Check);
     type Body<'a> = ();
     type Reply<'a> = LineIs;
 
@@ -148,7 +148,7 @@ pub(in crate::cluster) enum Durable {}
 
 impl Request for Durable {
     const NUMBER: u16 = 25;
-    const COST: Option<Cost> = Some(Cost::Lock);
+    const COST: Option<Cost> = Some(Cost::Check);
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = u64;
     type Reply<'a> = u64;

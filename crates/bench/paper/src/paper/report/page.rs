@@ -280,6 +280,9 @@ impl Page {
             let place = panel.x.map(|_| (NUMBER, text(panel.place(shown.x))));
             let kind = match &shown.why {
                 Some(why) => format!("{}: {}", shown.kind.name(), text(why)),
+                None if shown.least.is_some() => {
+                    format!("{}, seeds {}", shown.kind.name(), shown.between(panel.y.quantity))
+                }
                 None => shown.kind.name().to_owned(),
             };
             let cells = [("", text(&shown.series))].into_iter().chain(place).chain([
