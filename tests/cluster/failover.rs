@@ -669,8 +669,11 @@ fn seeds(usual: u64) -> Range<u64> {
     }
 }
 
+/// Makes the case of a seed.
+type Make = fn(Protocol, u64) -> Case;
+
 /// All ways in which nodes end.
-const KINDS: [(&str, fn(Protocol, u64) -> Case); 8] = [
+const KINDS: [(&str, Make); 8] = [
     ("one death", Case::of_one_death),
     ("two deaths", Case::of_two_deaths),
     ("one silence", Case::of_one_silence),
@@ -708,7 +711,7 @@ fn nodes_end_in_all_ways_in_all_protocols() {
 }
 
 /// Whether a fault is found by some of the cases.
-fn is_found(fault: Mutation, mut seeds: Range<u64>, cases: &[fn(Protocol, u64) -> Case]) -> bool {
+fn is_found(fault: Mutation, mut seeds: Range<u64>, cases: &[Make]) -> bool {
     let fails = |case: Case| catch_unwind(|| Setup::faulty(fault).run(|| run(&case))).is_err();
     seeds.any(|seed| {
         let protocol = Protocol::ALL[seed as usize % Protocol::ALL.len()];

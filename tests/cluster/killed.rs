@@ -313,7 +313,8 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
                 owners[usize::from(ended)] = Owner::spawn::<F>(protocol, ended, &place.0);
                 assert!(owners[usize::from(ended)].says("begun"), "it ended by itself");
                 // Another one may be lost when all shards have two replicas again.
-                while !(is_whole(&client) && life_of(&client, ended) != before) && !moves.is_finished() {
+                let is_back = || is_whole(&client) && life_of(&client, ended) != before;
+                while !is_back() && !moves.is_finished() {
                     thread::sleep(Duration::from_millis(1));
                 }
                 until(counted.load(SeqCst) + 40);

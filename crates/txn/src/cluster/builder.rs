@@ -245,27 +245,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Ok(self)
     }
 
-    /// Lets [`Node::local`] write rows that have backups until the node has its first
-    /// [worker](Node::worker): to load many rows at once. Backups do not hear of these rows, and
-    /// have them only when a transaction has written them.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{
-    ///     Builder, Config, Error, Pod, TableDef,
-    ///     cluster::{Node, Partition},
-    ///     htm::NoHtm,
-    ///     rdma::{LocalConfig, LocalFabric, NodeId},
-    /// };
-    ///
-    /// #[derive(Debug)]
-    /// struct Plain;
-    ///
-    /// impl Config for Plain {
-    ///     type Engine = NoHtm;
-    /// }
-    ///
     /// Bounds how many bytes of rows this node copies in a second when it becomes a backup of a
     /// shard, which takes from what transactions have. Not bounded by default.
     ///
@@ -276,9 +255,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{Fabric as _, LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Config, Error, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{Fabric, LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -302,6 +284,27 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Ok(self)
     }
 
+    /// Lets [`Node::local`] write rows that have backups until the node has its first
+    /// [worker](Node::worker): to load many rows at once. Backups do not hear of these rows, and
+    /// have them only when a transaction has written them.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     Builder, Config, Error, Pod, TableDef,
+    ///     cluster::{Node, Partition},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
     /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
@@ -714,7 +717,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let is_backup = |group: &u16| first_view.placement(*group).is_some_and(|at| at.backups.contains(&node));
         let replicas = match log.backups {
             0 => Vec::new(),
-            _ => replicas::first(&db.inner, (&tables, &stores), &first_view, (own, (0..groups).filter(is_backup)))?,
+            _ => replicas::first(&db.inner, &tables, &stores, &first_view, (own, (0..groups).filter(is_backup)))?,
         };
         let backup = match replicas.is_empty() {
             true => None,

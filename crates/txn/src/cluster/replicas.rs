@@ -80,7 +80,8 @@ fn put<E: Engine>(stores: &[OnceLock<Stored<E>>], (group, groups): (u16, u16), o
 /// tables among those that it has. Its `own` group's are its own tables.
 pub(super) fn first<S: Config>(
     db: &Inner<S>,
-    (tables, stores): (&[Served<S::Engine>], &[OnceLock<Stored<S::Engine>>]),
+    tables: &[Served<S::Engine>],
+    stores: &[OnceLock<Stored<S::Engine>>],
     view: &View,
     (own, backed_up): (Option<u16>, impl Iterator<Item = u16>),
 ) -> Result<Vec<Replica<S::Engine>>, Error> {

@@ -164,7 +164,7 @@ impl<E: Engine> Backup<E> {
         let mut applier = self.applier.lock();
         let Applier { worker, replicas, graves, .. } = &mut *applier;
         let is_old = |replica: &&mut Replica<E>| self.standing(replica.group) == Standing::Old;
-        let Some((number, replica)) = replicas.iter_mut().enumerate().find(|(_, replica)| is_old(&replica)) else {
+        let Some((number, replica)) = replicas.iter_mut().enumerate().find(|(_, replica)| is_old(replica)) else {
             *at = None;
             return false;
         };
