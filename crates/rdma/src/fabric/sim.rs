@@ -315,10 +315,10 @@ impl<E: Engine> Sim<E> {
         self.add(node, (true, false), start)
     }
 
-    /// Adds a service worker that is the node's NIC: it takes all messages for the node, and what it
-    /// does costs no processor's time, but for what is [charged](crate::Endpoint::charge) while it
-    /// serves a message. [`Cost::Nic`] delays the answer, and other costs are a processor's of the
-    /// node, which serves the message then.
+    /// Adds a service worker that is the node's NIC: it takes all messages for the node, and what
+    /// it does costs no processor's time, but for what is [charged](crate::Endpoint::charge) while
+    /// it serves a message. [`Cost::Nic`] delays the answer, and other costs are a processor's of
+    /// the node, which serves the message then.
     ///
     /// # Errors
     ///

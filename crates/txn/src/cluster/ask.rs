@@ -1,5 +1,7 @@
 //! The requests that there are, and those of a round.
 
+#[cfg(feature = "hades")]
+use drtm_rdma::Sender;
 use smallvec::SmallVec;
 
 /// The table of requests: each that nodes serve, and the forms in which transactions make it.
@@ -78,3 +80,15 @@ requests!(asks);
 
 /// Requests of one round, mostly few.
 pub(super) type Asks = SmallVec<[Ask; 16]>;
+
+/// Returns what sends these requests to a node.
+#[cfg(feature = "hades")]
+pub(super) fn sender(asks: &[Ask]) -> Sender {
+    let is_fetch = |ask: &Ask| matches!(ask, Ask::Fetch(_) | Ask::PlaceLines(_));
+    let is_of_nic = |ask: &Ask| matches!(ask, Ask::Intend(_) | Ask::Update(_) | Ask::End(_));
+    match asks {
+        asks if asks.iter().all(is_fetch) => Sender::Verb,
+        asks if asks.iter().all(is_of_nic) => Sender::Nic,
+        _ => Sender::Message,
+    }
+}

@@ -4,9 +4,9 @@
 //! All of it is charged, and takes time only on a simulated cluster whose nodes are machines.
 
 use drtm_kv::Handle;
-use drtm_rdma::{Cost, Fabric, Overhead, Sender, machine::Software};
+use drtm_rdma::{Cost, Fabric, Overhead, machine::Software};
 
-use super::{ClusterTx, ask::Ask, coordinator::Coordinator};
+use super::{ClusterTx, coordinator::Coordinator};
 use crate::Config;
 
 /// An access of a record by software.
@@ -17,17 +17,6 @@ pub(super) enum Access {
     Check,
     Lock,
     Write,
-}
-
-/// Returns what sends these requests to a node.
-pub(super) fn sender(asks: &[Ask]) -> Sender {
-    let is_fetch = |ask: &Ask| matches!(ask, Ask::Fetch(_) | Ask::PlaceLines(_));
-    let is_of_nic = |ask: &Ask| matches!(ask, Ask::Intend(_) | Ask::Update(_) | Ask::End(_));
-    match asks {
-        asks if asks.iter().all(is_fetch) => Sender::Verb,
-        asks if asks.iter().all(is_of_nic) => Sender::Nic,
-        _ => Sender::Message,
-    }
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {

@@ -92,7 +92,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ) -> Result<(), Error> {
         let (mut outcome, rpc) = (Ok(()), self.rpc(phase).tagged(state.stamp(node).tag()));
         #[cfg(feature = "hades")]
-        let rpc = rpc.sent_by(super::costs::sender(asks));
+        let rpc = rpc.sent_by(super::ask::sender(asks));
         while !asks.is_empty() {
             let mut calls = rpc.to(node);
             let mut asked = Asks::new();

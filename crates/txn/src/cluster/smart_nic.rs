@@ -154,8 +154,8 @@ impl SmartNic {
 }
 
 impl Acting<'_> {
-    /// Returns what it has cost: a processor's time at the transaction's own node, and elsewhere the
-    /// NIC's.
+    /// Returns what it has cost: a processor's time at the transaction's own node, and elsewhere
+    /// the NIC's.
     pub(super) fn cost(&self) -> Cost {
         if self.is_own { Cost::Cycles(self.cycles) } else { Cost::Nic(self.cycles) }
     }

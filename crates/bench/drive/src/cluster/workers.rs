@@ -90,7 +90,8 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
         let Self { workload, stages, place, .. } = self;
         let endpoint = worker.endpoint();
         let protocol = worker.protocol();
-        // Without a cache, too, a worker learns once where each node's tables and their buckets are.
+        // Without a cache, too, a worker learns once where each node's tables and their buckets
+        // are.
         if self.plan.warms && (protocol.caches || protocol.read == Form::OneSided) {
             let threads = usize::from(self.plan.threads);
             workload.warm(worker, self.tables, *place, (usize::from(self.thread), threads)).await?;

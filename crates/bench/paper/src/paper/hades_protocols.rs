@@ -1,7 +1,8 @@
 //! HADES' Figs. 3 and 9 to 11: HADES, HADES-H and transactions by software, on a simulated cluster
 //! of machines.
 //!
-//! Nothing is tuned to these figures: see `docs/hades.md` for what is charged, and where it is from.
+//! Nothing is tuned to these figures: see `docs/hades.md` for what is charged, and where it is
+//! from.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -169,7 +170,8 @@ fn run<W: ClusterWorkload>(
         memory,
         warms: true,
     };
-    // NICs' atomics are atomic with processors', so that locks can be taken by them, as in the paper.
+    // NICs' atomics are atomic with processors', so that locks can be taken by them, as in the
+    // paper.
     let config = SimConfig::new(&NicProfile::HADES).atomicity(Atomicity::Global).machine(MachineProfile::HADES);
     let (gathered, overheads) = simulate_machines::<Plain, W>(workload, &plan, config)?;
     if let [first, ..] = gathered.violations.as_slice() {

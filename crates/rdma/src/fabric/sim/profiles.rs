@@ -165,8 +165,8 @@ pub(super) struct CpuProfile {
     pub(super) line: u64,
 }
 
-/// The speed of that processor at protocol code. DrTM+H Table 3: 2.2 GHz. One instruction a cycle is
-/// assumed: `docs/decisions/0100` says why.
+/// The speed of that processor at protocol code. DrTM+H Table 3: 2.2 GHz. One instruction a cycle
+/// is assumed: `docs/decisions/0100` says why.
 const SPEED: Speed = Speed { megahertz: 2_200, in_100_cycles: 100 };
 
 /// The processor of both clusters: Xeon E5 v3 and v4, 2.2 to 2.3 GHz.

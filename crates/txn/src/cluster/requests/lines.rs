@@ -120,8 +120,8 @@ pub(in crate::cluster) enum Fetch {}
 impl Request for Fetch {
     const NUMBER: u16 = 40;
     const COST: Option<Cost> = Some(Cost::Lookup);
-    /// Where a record of a hash table is, the asking node knows, as in other protocols that remember
-    /// places.
+    /// Where a record of a hash table is, the asking node knows, as in other protocols that
+    /// remember places.
     const BY_NIC: bool = true;
     type Body<'a> = FetchRow<'a>;
     type Reply<'a> = Found<'a>;

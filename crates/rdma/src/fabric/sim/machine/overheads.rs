@@ -1,4 +1,5 @@
-//! What software of transactions does beside accesses of records, in instructions that were counted.
+//! What software of transactions does beside accesses of records, in instructions that were
+//! counted.
 
 /// Instructions of this store's transactions, for each row that they access. One instruction is
 /// taken as a cycle: assumed, since the paper gives the width of its cores and no rate.

@@ -84,8 +84,8 @@ impl Core {
         is_recorded(recorded, self.period).then_some(self.latency.1)
     }
 
-    /// Returns the cycles of an access of a line that it has, whatever is recorded. `None` if it has
-    /// not.
+    /// Returns the cycles of an access of a line that it has, whatever is recorded. `None` if it
+    /// has not.
     pub(super) fn level(&mut self, line: Line) -> Option<u64> {
         if self.l1.touch(line).is_some() {
             return Some(self.latency.0);

@@ -57,8 +57,8 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Returns when the answer of the message that a NIC has served leaves it. What no NIC can do, a
-    /// processor of the node has done, the one with the number of the asking one if it can be.
+    /// Returns when the answer of the message that a NIC has served leaves it. What no NIC can do,
+    /// a processor of the node has done, the one with the number of the asking one if it can be.
     pub(super) fn served_by_nic(&mut self, endpoint: u32, to: ReplyTo) -> Picos {
         let Some(it) = self.endpoint(endpoint) else { return self.now };
         let (serving, node) = (it.serving, it.node);
