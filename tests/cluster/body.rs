@@ -7,7 +7,7 @@ use drtm_rdma::{LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Conflict, Db, Error, Mutation, OneNode, Options, Ordered, Pod, Table, TableDef, Transaction,
-    cluster::{Cluster, ClusterError, Partition, Protocol},
+    cluster::{Cluster, ClusterError, Partition, Protocol, Worker},
     ready,
 };
 use fastrand::Rng;
@@ -170,9 +170,16 @@ fn a_node_that_has_closed_is_asked_in_vain() {
 }
 
 /// Runs the body on one node, with what is wrong with it.
-fn on_one_node<T>(run: impl AsyncFnOnce(&drtm_txn::cluster::Worker<'_, LocalFabric<NoHtm>, Tested>, Tables) -> T) -> T {
+fn on_one_node<T>(run: impl AsyncFnOnce(&Worker<'_, LocalFabric<NoHtm>, Tested>, Tables) -> T) -> T {
+    on_a_node_of(Protocol::default(), run)
+}
+
+fn on_a_node_of<T>(
+    protocol: Protocol,
+    run: impl AsyncFnOnce(&Worker<'_, LocalFabric<NoHtm>, Tested>, Tables) -> T,
+) -> T {
     let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    let (node, tables) = node(&fabric, 0, 1, Protocol::default());
+    let (node, tables) = node(&fabric, 0, 1, protocol);
     let endpoint = node.endpoint().expect("one");
     let worker = node.worker(&endpoint).expect("one");
     block_on(&endpoint, run(&worker, tables))
@@ -195,6 +202,49 @@ fn both_count() -> Result<(), Error> {
 fn a_walk_of_a_hash_table_is_in_conflict_with_an_insertion() {
     assert!(matches!(both_count(), Err(Error::Conflict(Conflict::Phantom | Conflict::Validation))));
     Setup::faulty(Mutation::CommitDespitePhantoms).run(|| both_count().expect("the fault is not noticed"));
+}
+
+/// Two transactions find rows missing, of neighbouring keys or of one, and insert them.
+fn both_insert(protocol: Protocol, keys: [u64; 2]) -> Result<(), Error> {
+    on_a_node_of(protocol, async |worker, tables| {
+        let (mut one, mut two) = (worker.begin().await, worker.begin().await);
+        for (tx, key) in [(&mut one, keys[0]), (&mut two, keys[1])] {
+            tx.insert(tables.words, key, vec![1]).await?;
+            tx.insert(tables.sorted_words, key, vec![1]).await?;
+        }
+        one.commit().await?;
+        two.commit().await
+    })
+}
+
+#[test]
+fn insertions_are_in_conflict_if_they_are_of_one_key() {
+    for protocol in Protocol::with_names().chain(BY_LINES) {
+        both_insert(protocol, [1, 2]).unwrap_or_else(|error| panic!("{protocol:?}: {error:?}"));
+        let same = || both_insert(protocol, [1, 1]);
+        assert!(matches!(same(), Err(Error::Conflict(_))), "{protocol:?}");
+    }
+    let over = || both_insert(Protocol::FASST, [1, 1]).expect("the fault is not noticed");
+    Setup::faulty(Mutation::InsertedOver).run(over);
+}
+
+/// One counts a table, and inserts into it, while another one does: a guard of a range stays.
+#[test]
+fn an_insertion_leaves_the_guards_of_ranges() {
+    let both = |protocol| {
+        on_a_node_of(protocol, async |worker, tables| {
+            let (mut one, mut two) = (worker.begin().await, worker.begin().await);
+            for (tx, key) in [(&mut one, 1), (&mut two, 2)] {
+                assert_eq!(tx.len(tables.sorted_words).await?, 0);
+                tx.insert(tables.sorted_words, key, vec![1]).await?;
+            }
+            one.commit().await?;
+            two.commit().await
+        })
+    };
+    for protocol in Protocol::with_names().chain(BY_LINES) {
+        assert!(matches!(both(protocol), Err(Error::Conflict(_))), "{protocol:?}");
+    }
 }
 
 /// Returns what a row is after a transaction has undone one of its writes.

@@ -651,7 +651,8 @@ fn run(case: &Case) -> (usize, Trace) {
         assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{case:?}: of the group of {owner}: {rows:?}");
     }
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
-    let anomalies = check(&History::of(logs.into_iter().flatten()), Order::RealTime).expect("a history");
+    let history = History::of(logs.into_iter().flatten()).with_insertions_in_order();
+    let anomalies = check(&history, Order::RealTime).expect("a history");
     let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
     assert!(told.is_empty(), "{case:?}:\n{}", told.join("\n"));
     (run.in_change.load(SeqCst), sim.trace())

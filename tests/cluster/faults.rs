@@ -66,6 +66,11 @@ fn commits_despite_phantoms_are_found() {
 }
 
 #[test]
+fn insertions_over_those_of_others_are_found() {
+    finds(Mutation::InsertedOver, Protocol::FASST, is_any);
+}
+
+#[test]
 fn locks_that_name_workers_only_are_found() {
     for protocol in [Protocol::FASST, Protocol::DRTM_OCC] {
         finds(Mutation::SlotsNotNamed, protocol, is_any);

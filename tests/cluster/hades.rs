@@ -132,11 +132,6 @@ fn recorded_bits_that_outlive_their_transaction_are_found() {
 }
 
 #[test]
-fn partly_written_lines_that_are_in_no_filter_are_found() {
-    finds_fault(Fault::PartialNotInserted, &[Protocol::HADES]);
-}
-
-#[test]
 fn readers_of_a_node_that_its_writers_do_not_check_are_found() {
     finds_fault(Fault::ReadersNotChecked, &[Protocol::HADES]);
 }

@@ -240,7 +240,7 @@ pub(crate) fn judged<R: Script>(
     let logs = Arc::new(Mutex::new(logs));
     bed.run(size, &script(Arc::clone(&logs)));
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
-    let history = History::of(logs.into_iter().flatten());
+    let history = History::of(logs.into_iter().flatten()).with_insertions_in_order();
     assert!(history.transactions.len() as u64 >= coroutines * transactions);
     check(&history, Order::RealTime).expect("a history")
 }

@@ -240,7 +240,7 @@ fn anomalies(bed: &Bed, size: Size, people: u64, transactions: u64, seed: u64) -
     let logs = Arc::new(Mutex::new(logs));
     bed.run(size, &Random { people, transactions, seed, logs: Arc::clone(&logs) });
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
-    let history = History::of(logs.into_iter().flatten());
+    let history = History::of(logs.into_iter().flatten()).with_insertions_in_order();
     assert!(history.transactions.len() as u64 >= coroutines * transactions);
     check(&history, Order::RealTime).expect("a history")
 }

@@ -128,6 +128,8 @@ pub enum Mutation {
     DeadlinesIgnored,
     /// A single row that was read by verbs is not validated.
     SingleReadsBelieved,
+    /// A transaction of a cluster inserts a row that another one has inserted since it was missing.
+    InsertedOver,
     /// A transaction of a cluster that is given up leaves a lock that a swap may have taken at an
     /// outdated place.
     StaleLocksKept,

@@ -184,7 +184,7 @@ fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u
     });
     running.into_iter().flatten().for_each(Owner::end);
     let logs = std::mem::take(&mut *program.logs.lock().expect("no thread panics"));
-    let history = History::of(logs.into_iter().flatten());
+    let history = History::of(logs.into_iter().flatten()).with_insertions_in_order();
     let anomalies = check(&history, Order::RealTime).expect("a history");
     (anomalies.iter().map(ToString::to_string).collect(), restarts.interrupted.load(Relaxed))
 }

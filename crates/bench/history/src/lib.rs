@@ -49,6 +49,8 @@
 //!   reader follows the earliest removal that was not overwritten before it was invoked. This never
 //!   reports a false anomaly, but can miss one. [`Seen::Removed`] names the removal, and is exact.
 //!   The same holds for rows that a scan did not show.
+//! - Where versions are drawn before the commit, insertions may be out of order:
+//!   [`History::with_insertions_in_order`].
 //! - A transaction of unknown outcome counts only if a committed transaction read a version that it
 //!   alone can have written.
 //! - In very large groups, the search for the worst and shortest cycle is cut short. Some cycle is
@@ -60,6 +62,7 @@ mod anomaly;
 mod components;
 mod cycles;
 mod graph;
+mod lives;
 mod reads;
 mod record;
 mod recorder;

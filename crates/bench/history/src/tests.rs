@@ -1,6 +1,7 @@
 //! Anomalies that the checker must find, and histories that it must accept.
 
 mod closure;
+mod lives;
 mod long;
 mod minimal;
 mod permutations;

@@ -262,7 +262,7 @@ impl Ask {
         match self.about() {
             (About::Row, row) => state.node_of(row),
             (About::Owner, owner) => state.owners[owner as usize].node,
-            (About::Guard, guard) => state.node_at(state.guards.all()[guard as usize].head),
+            (About::Guard, guard) => state.node_at(state.guards.get(guard).head),
             (About::Span, span) => state.node_at(state.spans[span as usize].shard),
             (About::Part, part) => state.parts.node(part),
             (About::Piece, piece) => state.log.node_of_piece(piece),

@@ -415,7 +415,7 @@ impl<P: Port> State<'_, P> {
     pub(super) fn counted(&self, of: impl Fn(&Row) -> bool) -> SmallVec<[NodeId; 8]> {
         let mut counted = SmallVec::new();
         let read = self.rows.iter().filter(|row| row.is_read() && row.location().is_none() && of(row));
-        for shard in read.map(|row| row.shard).chain(self.guards.all().iter().map(|guard| guard.head)) {
+        for shard in read.map(|row| row.shard).chain(self.guards.needed().map(|guard| self.guards.get(guard).head)) {
             let node = self.node_at(shard);
             if !counted.contains(&node) {
                 counted.push(node);

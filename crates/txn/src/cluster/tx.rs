@@ -266,6 +266,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         loop {
             let asks = self.ask(Ask::Place, |row| row.is_written() && row.place == Place::Nowhere);
             let outcome = self.round(Phase::Execute, &asks).await;
+            if S::has(Mutation::InsertedOver) && matches!(outcome, Err(Error::Conflict(Conflict::Phantom))) {
+                continue;
+            }
             if !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 return outcome;
             }
@@ -280,9 +283,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
         let is_read = |row: &Row| row.is_read() && row.place != Place::Nowhere && of(row);
         let mut asks = self.ask(Ask::Check, is_read);
-        let guards = self.state().guards.all().len() as u32;
         if !S::has(Mutation::CommitDespitePhantoms) {
-            asks.extend((0..guards).map(Ask::Guard));
+            asks.extend(self.state().guards.needed().map(Ask::Guard));
         }
         let counted = self.state().counted(of);
         self.state().ask_lines(&mut asks, Ask::Count, |node| counted.contains(&node));

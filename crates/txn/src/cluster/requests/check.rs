@@ -75,7 +75,7 @@ impl TxRequest for Guard {
     const ABOUT: About = About::Guard;
 
     fn body<P: Port>(state: &State<'_, P>, guard: u32) -> CheckGuard {
-        CheckGuard { absence: state.guards.all()[guard as usize].absence }
+        CheckGuard { absence: state.guards.get(guard).absence }
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, holds: bool) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Error,
+    Config, Conflict, Error,
     cluster::{
         ClusterError, Refusal,
         participant::Participant,
@@ -81,6 +81,8 @@ impl TxRequest for Place {
         let node = state.node_of(number);
         let row = &mut state.rows[number as usize];
         let head = state.view.head(row.shard);
+        // Its guard, which would tell of another insertion, is not needed any more.
+        let has_come = row.sight == Sight::Read && !placed.version.is_removed();
         (row.place, row.seen) = (state::Place::At(placed.at), placed.version);
         row.sight = if row.sight == Sight::Read { Sight::Read } else { Sight::Known };
         if placed.is_made {
@@ -93,8 +95,9 @@ impl TxRequest for Place {
             }
         }
         state.guards.shift(head, &placed.shifts);
+        state.guards.release(number);
         state.owner(node).note_count(placed.count);
-        Ok(())
+        if has_come { Err(Conflict::Phantom.into()) } else { Ok(()) }
     }
 }
 

@@ -195,7 +195,7 @@ impl<P: Port> State<'_, P> {
                 // It may have been locked when it was looked for before, and is gone.
                 row.place = Place::Nowhere;
                 if !row.is_final {
-                    self.guards.note(self.view.head(shard), absence);
+                    self.guards.note(self.view.head(shard), absence, Some(number));
                 }
             }
             Is::Locked(at) => {

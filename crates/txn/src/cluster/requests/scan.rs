@@ -225,7 +225,7 @@ impl TxRequest for Scan {
         let node = state.node_at(shard);
         state.owner(node).note_count(scanned.count);
         if !is_final {
-            scanned.passed.iter().for_each(|absence| state.guards.note(state.view.head(shard), *absence));
+            scanned.passed.iter().for_each(|absence| state.guards.note(state.view.head(shard), *absence, None));
         }
         if scanned.classes > 0 {
             return state.note_listed(number, &scanned);

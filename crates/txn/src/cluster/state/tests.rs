@@ -81,7 +81,7 @@ fn steps_of_each(rows: u64) -> u64 {
             state.row(0, KeyRef::Word(key), ShardId(0)).expect("few bytes");
         }
         // Each insertion changes one guard, and divides another.
-        state.guards.note(ShardId(0), guard(2 * key));
+        state.guards.note(ShardId(0), guard(2 * key), Some(key as u32));
         let split_off = Some(guard(u64::from(u32::MAX) - key));
         state.guards.shift(ShardId(0), &[Shifted { before: guard(2 * key), after: guard(2 * key + 1), split_off }]);
         match key % 2 {

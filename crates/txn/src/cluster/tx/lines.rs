@@ -164,14 +164,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         let state = self.state();
         let by_version = |row: &Row| {
             let is_software = is_hybrid && state.node_at(row.shard) == worker.id();
-            let is_absent = row.sight == Sight::Read && row.seen.is_removed();
-            row.is_read() && row.place != Place::Nowhere && !row.is_final && (is_software || is_absent)
+            // What says that a key is missing until the commit is a record, too, perhaps its own.
+            let is_seen = row.is_read() && (is_software || row.seen.is_removed());
+            is_seen && row.place != Place::Nowhere && !row.is_final
         };
         let rows = state.rows.iter().zip(0..).filter(|(row, _)| by_version(row));
         let mut asks: Asks = rows.map(|(_, number)| Ask::CheckLines(number)).collect();
-        let guards = state.guards.all().len() as u32;
         if !S::has(Mutation::CommitDespitePhantoms) {
-            asks.extend((0..guards).map(Ask::Guard));
+            asks.extend(state.guards.needed().map(Ask::Guard));
         }
         if asks_nics && let Some(known) = &state.in_nics {
             asks.extend((0..known.parts.len() as u32).map(Ask::Standing));
