@@ -27,7 +27,7 @@ use crate::{
     cluster::{
         ask::{Ask, Asks},
         requests::lines::encode_intended,
-        state::{InNics, Place, Row, Sight},
+        state::{InNics, Place, Row},
     },
     mutation::Mutation,
 };
