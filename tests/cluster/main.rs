@@ -37,6 +37,7 @@ mod rows;
 mod single;
 mod snapshots;
 mod splits;
+mod status;
 mod stopped;
 mod takeover;
 mod threads;
