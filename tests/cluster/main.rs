@@ -44,4 +44,5 @@ mod threads;
 mod uncertain;
 mod view_changes;
 mod views;
+mod visitors;
 mod watched;

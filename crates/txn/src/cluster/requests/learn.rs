@@ -140,8 +140,8 @@ fn copy<E: Engine>(
     }
 }
 
-/// Goes on with the rows of a table where an earlier message has ended: a hash table at a bucket, of
-/// so many, and an ordered one behind a key.
+/// Goes on with the rows of a table where an earlier message has ended: a hash table at a bucket,
+/// of so many, and an ordered one behind a key.
 pub(super) fn tour_from<E: Engine>(
     storage: &Storage<E>,
     key_size: usize,
