@@ -295,7 +295,7 @@ fn a_node_that_is_left_of_three_machines_serves_nothing() {
         let config = (0..3).fold(config, |config, peer| config.peer(NodeId(peer), at(peer.into())));
         let fabric = TcpFabric::join(Native::chosen().expect("an engine"), config).expect("a port");
         let builder = Cluster::builder().on(fabric.clone(), NodeId(node), 3).membership(place.membership());
-        (fabric, started(builder.lease(Duration::from_secs(1))))
+        (fabric, started(builder.lease(Duration::from_secs(3))))
     };
     let mut nodes: Vec<_> = (0..3).map(start).collect();
     let before = until(&nodes[0].1.0, is_ok);
@@ -306,7 +306,7 @@ fn a_node_that_is_left_of_three_machines_serves_nothing() {
     // When its lease has ended.
     let status = until(one, |status| states(status)[0] == ShardState::Recovering);
     assert_eq!((status.view, states(&status)[1]), (before.view, ShardState::Lost), "{status}");
-    let refused = put(one, *texts, 0, Duration::from_secs(2)).expect_err("it is in no majority");
+    let refused = put(one, *texts, 0, Duration::from_millis(500)).expect_err("it is in no majority");
     assert!(matches!(refused, Error::Cluster(_)), "{refused}");
     let status = look(one);
     assert_eq!((status.view, states(&status)[0]), (before.view, ShardState::Recovering), "{status}");

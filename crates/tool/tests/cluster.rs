@@ -83,8 +83,8 @@ fn a_node_that_is_looked_at() {
         .membership(Arc::new(membership))
         // On a machine that does much else.
         .lease(Duration::from_secs(3))
-        // Some seconds for each group.
-        .copies_at(30_000);
+        // Ten seconds for each group.
+        .copies_at(12_000);
     let texts = builder.table(TEXTS, Partition::by("number", |number| *number));
     let cluster = builder.start().expect("a port");
     cluster.wait_for_nodes(PATIENCE).expect("all are started");
@@ -118,6 +118,11 @@ impl Node {
         command.args(["--exact", "a_node_that_is_looked_at", "--nocapture"]);
         command.env(NODE, format!("{node}={}", directory.to_str().expect("plain")));
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process"))
+    }
+
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.0.id());
+        assert!(Command::new("sh").args(["-c", &command]).status().expect("a shell").success());
     }
 
     fn has_begun(&mut self) -> bool {
@@ -156,14 +161,41 @@ fn until(key: &str, at: &str, is_expected: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-#[test]
-fn a_cluster_of_three_that_loses_a_node_is_under_replicated() {
-    let place = Place::new("status");
-    let (key, addresses) = (place.key(), addresses(NODES));
+/// Starts the nodes of a cluster: its key, their addresses and their processes.
+fn begun(place: &Place) -> (String, Vec<String>, Vec<Node>) {
+    let addresses = addresses(NODES);
     fs::write(place.0.join("addresses"), addresses.join("\n")).expect("a disk");
     let mut nodes: Vec<_> = (0..NODES).map(|node| Node::spawn(node, &place.0)).collect();
     assert!(nodes.iter_mut().all(Node::has_begun), "one ended by itself");
+    (place.key(), addresses, nodes)
+}
 
+#[test]
+fn a_node_that_was_stopped_says_that_it_is_out() {
+    let place = Place::new("stopped");
+    let (key, addresses, nodes) = begun(&place);
+    until(&key, &addresses[0], |status| states(status) == ["ok"]);
+    nodes[1].signal("STOP");
+    let asked = ["cluster", "status", "--key", &key, "--at", &addresses[1]];
+    let (status, _, said) = drtm(&asked);
+    assert!(status == Some(1) && said.contains("has not answered within"), "{said}");
+    until(&key, &addresses[0], |status| status["members"][1]["state"] == "out" || status["members"][2]["node"] == 1);
+    nodes[1].signal("CONT");
+    let begun = Instant::now();
+    loop {
+        // It finds that out when it asks.
+        let (status, _, said) = drtm(&asked);
+        if status == Some(1) && said.contains("no member of its cluster any more: ask another node") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{said}");
+    }
+}
+
+#[test]
+fn a_cluster_of_three_that_loses_a_node_is_under_replicated() {
+    let place = Place::new("status");
+    let (key, addresses, mut nodes) = begun(&place);
     let sum = |status: &Value, name: &str| -> Option<u64> {
         status["shards"].as_array().expect("a list").iter().map(|shard| shard[name].as_u64()).sum()
     };

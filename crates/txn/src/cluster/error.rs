@@ -266,10 +266,10 @@ pub enum ClusterError {
         /// Its address.
         address: std::net::SocketAddr,
     },
-    /// The node that was asked says of a cluster what this program does not understand, or nothing.
+    /// The node that was asked does not know the question.
     #[cfg(feature = "tcp")]
     #[error(
-        "the node at {address} is of another version, or no worker of it serves: use the program of the node's release"
+        "the node at {address} is of another version, or serves something else: use the program of the node's release"
     )]
     VisitedOther {
         /// Its address.
