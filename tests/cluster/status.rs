@@ -62,7 +62,7 @@ fn of(nodes: u16) -> ClusterBuilder<InProcess> {
 #[test]
 fn three_nodes_that_agree_on_the_view_have_a_backup_each() {
     let backups = |builder: ClusterBuilder<InProcess>| {
-        let nodes: Vec<Cluster<LocalFabric<Native>>> = builder.start().expect("memory");
+        let nodes: Vec<Cluster<Local>> = builder.start().expect("memory");
         let view = nodes[0].node().view();
         let mut backups: Vec<usize> = view.placements().iter().map(|at| at.backups.len()).collect();
         backups.dedup();
@@ -177,8 +177,10 @@ fn shards_without_backups_are_lost_with_their_node() {
     }
 }
 
+type Local = LocalFabric<Native>;
+
 /// Three nodes in one process that agree on the view, of which any can be killed.
-fn three(place: &Place) -> (LocalFabric<Native>, Vec<Cluster<LocalFabric<Native>>>, Table<u64, Raw>) {
+fn three(place: &Place) -> (Local, Vec<Cluster<Local>>, Table<u64, Raw>) {
     let fabric = LocalFabric::new(3, LocalConfig::perfect());
     let start = |node: u16| {
         let builder = Cluster::builder().on(fabric.clone(), NodeId(node), 3).membership(place.membership());
