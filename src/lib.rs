@@ -68,7 +68,7 @@ pub mod rdma {
     };
     #[cfg(feature = "tcp")]
     #[doc(inline)]
-    pub use drtm_rdma::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits};
+    pub use drtm_rdma::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, VisitError};
     #[cfg(feature = "verbs")]
     #[doc(inline)]
     pub use drtm_rdma::{VerbsConfig, VerbsError, VerbsFabric};

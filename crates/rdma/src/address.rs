@@ -70,6 +70,23 @@ impl fmt::Display for Offset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u16);
 
+impl NodeId {
+    /// Where the calls of [visitors](crate::rpc::Incoming::from) come from: programs that have the
+    /// key of a cluster over TCP, and are no nodes. No node has this number.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, rpc::Incoming};
+    ///
+    /// /// Returns whether a call comes from a node of the cluster.
+    /// fn is_nodes(call: &Incoming<'_>) -> bool {
+    ///     call.from() != NodeId::VISITOR
+    /// }
+    /// ```
+    pub const VISITOR: Self = Self(u16::MAX);
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}", self.0)

@@ -64,7 +64,7 @@ pub(crate) mod tcp;
 #[doc(hidden)]
 pub mod untrusted;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use drtm_htm::Engine;
 
@@ -138,6 +138,24 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// See [`Region::swap_by`].
     fn loopback(&self, _node: NodeId) -> Option<Arc<dyn Loopback<Self::Engine>>> {
+        None
+    }
+
+    /// Returns the address at which a node is reached, if nodes have addresses.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, NodeId, TcpConfig, TcpFabric};
+    ///
+    /// let there = "127.0.0.1:7001".parse()?;
+    /// let config = TcpConfig::new(NodeId(0), "127.0.0.1:0".parse()?, [42; 32]).peer(NodeId(1), there);
+    /// let fabric = TcpFabric::join(NoHtm, config)?;
+    /// assert_eq!(fabric.address_of(NodeId(1)), Some(there));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn address_of(&self, _node: NodeId) -> Option<SocketAddr> {
         None
     }
 

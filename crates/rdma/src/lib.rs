@@ -86,7 +86,7 @@ pub use fabric::sim::machine;
 #[doc(hidden)]
 pub use fabric::tcp::WorkUnits;
 #[cfg(all(feature = "tcp", not(feature = "model")))]
-pub use fabric::tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
+pub use fabric::tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort, TcpVisitor, VisitError};
 #[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
 pub use fabric::untrusted;

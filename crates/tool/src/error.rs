@@ -3,8 +3,10 @@
 use std::{io, path::PathBuf};
 
 use drtm_report::Failure;
+use drtm_txn::cluster::ClusterError::{Address, KeyFile, KeyLength};
 
-/// A log could not be read, or is damaged. Every message says what to do instead.
+/// A log could not be read, or is damaged; or a cluster could not be asked. Every message says what
+/// to do instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -46,7 +48,7 @@ pub enum Error {
         expected: u64,
     },
 
-    /// The database returned an error.
+    /// The database, or the cluster, returned an error.
     #[error(transparent)]
     Database(#[from] drtm_txn::Error),
 
@@ -58,6 +60,7 @@ pub enum Error {
 impl Failure for Error {
     fn exit_status(&self) -> u8 {
         match self {
+            Self::Database(drtm_txn::Error::Cluster(Address { .. } | KeyFile { .. } | KeyLength { .. })) => 2,
             Self::Database(_) | Self::DamagedLog { .. } | Self::Miscounted { .. } => 1,
             Self::Output(error) => error.exit_status(),
             Self::NoLog { .. } | Self::Unreadable { .. } => 2,

@@ -1,11 +1,13 @@
-//! The operator's tool: the program `drtm`, which reads what databases have left on disks.
+//! The operator's tool: the program `drtm`, which reads what databases have left on disks, and
+//! looks at clusters that run.
 //!
-//! `drtm-bench` has the same commands.
-//!
-//! - [`log`]: inspects, verifies and salvages a database's log directory.
+//! - [`cluster`]: shows what a cluster's node sees of all.
+//! - [`log`]: inspects, verifies and salvages a database's log directory. `drtm-bench` has these
+//!   commands, too.
 
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod error;
 pub mod log;
 

@@ -17,6 +17,7 @@
 //! - `bincode` and `postcard`: the serde codecs [`Bincode`] (also [`Serde`]) and [`Postcard`].
 //! - `chopping`: transactions that run [in pieces](chopped), as an analysis allows.
 //! - `cluster`: transactions over several nodes. `tcp`: nodes on machines.
+//! - `serde`: a cluster's status can be serialized.
 //! - `tracing`: events and spans of the target `drtm`. A database is opened (`info`) or closed
 //!   (`info`, a span `close`). A table is created (`debug`). An index is created (`info`, a span
 //!   `index`) or its creation fails (`warn`). A hash table takes memory (`debug`). A transaction

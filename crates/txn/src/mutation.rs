@@ -190,6 +190,8 @@ pub enum Mutation {
     AccessLeft,
     /// A node that learns a group's rows copies its first table alone.
     PartLearnt,
+    /// A visitor, which has the key and is no node, is served as a node is.
+    VisitorsBelieved,
     /// A node that closes tells no other node, and does not wait for what others have begun there.
     ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.

@@ -342,7 +342,7 @@ impl<E: Engine> Sim<E> {
     /// let endpoint = sim.fabric().endpoint(NodeId(0))?;
     /// let reply = block_on(&endpoint, endpoint.during(Phase::Other).call(NodeId(1), b"drtm"))?;
     /// assert_eq!(&reply[..], b"mtrd");
-    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn serve_as_nic<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
     where

@@ -55,12 +55,14 @@ mod rounds;
 mod service;
 mod shared;
 mod shares;
+mod visit;
 pub(crate) mod wire;
 
 pub use config::{TcpConfig, TcpLimits};
 pub use error::{Refusal, Refusals, TcpError};
 pub use port::TcpPort;
 pub use shares::WorkUnits;
+pub use visit::{TcpVisitor, VisitError};
 
 use std::{
     fmt,
@@ -364,6 +366,10 @@ impl<E: Engine> Fabric for TcpFabric<E> {
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<TcpPort<E>>, FabricError> {
         self.own(node)?;
         TcpPort::new(&self.member).map(Endpoint::new)
+    }
+
+    fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
+        self.member.shared.directory.get(usize::from(node.0)).copied().flatten()
     }
 
     fn leave(&self, node: NodeId) -> Result<(), FabricError> {

@@ -281,7 +281,7 @@ impl<P: Port> Results<'_, P> {
     /// See [`serve_tagged`](super::serve_tagged).
     #[must_use]
     pub fn in_order(&self) -> InOrder<'_> {
-        InOrder { replies: frame::Replies::of(&self.reply) }
+        InOrder::of(&self.reply)
     }
 }
 
@@ -296,6 +296,11 @@ pub struct InOrder<'a> {
 }
 
 impl<'a> InOrder<'a> {
+    /// Returns the results in a message.
+    pub(crate) fn of(reply: &'a [u8]) -> Self {
+        Self { replies: frame::Replies::of(reply) }
+    }
+
     /// Returns the handler's tag.
     ///
     /// # Errors

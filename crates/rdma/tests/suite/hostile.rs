@@ -24,7 +24,7 @@ use crate::{
     support::{BASE, Sets, fresh, word},
 };
 
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 const CONFIRM: u8 = 0xC0;
 const PING: u8 = 2;
 
@@ -51,6 +51,7 @@ struct Hello {
 /// An honest one.
 const LINK: Hello = Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incarnation: 5, expected: 0, endpoint: 0 };
 const ENDPOINT: Hello = Hello { kind: 2, expected: 1, ..LINK };
+const VISIT: Hello = Hello { kind: 3, engine: 0, from: u16::MAX, to: u16::MAX, incarnation: 0, ..LINK };
 
 impl Hello {
     /// Its bytes, to a node at this address.
@@ -314,6 +315,56 @@ fn holders_of_the_key_are_refused_by_what_they_say_they_are() {
         thread::yield_now();
     }
     refused(Hello { incarnation: 6, ..LINK }, Refusal::Stale);
+    is_served(&endpoint);
+}
+
+#[test]
+fn visitors_may_call_and_nothing_else() {
+    let fabric = node(&config(TcpLimits::default()).1);
+    let home = fabric.address();
+    let visit = |hello: Hello| Insider::enter_saying(home, &hello.bytes_from([0, 0, 0, 0].into(), 0));
+    // One that says that it is a node, or wants a certain one, or no encryption.
+    for (hello, refusal) in [
+        (Hello { from: 3, ..VISIT }, Refusal::Unknown),
+        (Hello { to: 0, ..VISIT }, Refusal::Unknown),
+        (Hello { sealed: 0, ..VISIT }, Refusal::Mismatch),
+    ] {
+        let before = fabric.refusals().of(refusal);
+        assert!(visit(hello).is_err());
+        until_refused(&fabric, refusal, before + 1);
+    }
+    let mut head = read(0, BASE.bytes(), 0);
+    let mut frame = |kind: u8, carried: usize| {
+        head[0] = kind;
+        [&head[..], &vec![0; carried]].concat()
+    };
+    let (swap, add, message) = (frame(3, 16), frame(4, 8), [&[5, 1][..], &[0; 14]].concat());
+    for (count, refused) in (1..).zip([read(0, BASE.bytes(), 1), swap, add, message]) {
+        let mut visitor = visit(VISIT).expect("it has the key");
+        visitor.say(&refused);
+        let response = visitor.hear();
+        assert_eq!((response[0], response[2]), (4, 1), "a failure: nothing is registered for it");
+        until_refused(&fabric, Refusal::OutOfGrant, count);
+    }
+    // None of them was met, and there are so many at a time.
+    let endpoint = fabric.endpoint(NodeId(0)).expect("room");
+    assert_eq!(endpoint.presence(NodeId::VISITOR), Presence::Never);
+    let start = Instant::now();
+    let mut all = Vec::new();
+    while all.len() < 16 {
+        assert!(start.elapsed() < PATIENCE, "the ends of earlier ones are not seen");
+        all.extend(visit(VISIT).map(|mut visitor| {
+            // It has its place when it is served.
+            visitor.say(&read(0, BASE.bytes(), 1));
+            visitor.hear();
+            visitor
+        }));
+    }
+    assert_eq!(visit(VISIT).err(), Some(7), "full");
+    all.pop();
+    while visit(VISIT).is_err() {
+        assert!(start.elapsed() < PATIENCE, "the end of one is not seen");
+    }
     is_served(&endpoint);
 }
 

@@ -28,4 +28,5 @@ mod stress;
 mod support;
 mod untrusted;
 mod virtual_time;
+mod visits;
 mod waiting;

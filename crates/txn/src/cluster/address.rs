@@ -38,7 +38,7 @@ pub(super) enum Secret {
 }
 
 impl Secret {
-    fn read(self) -> Result<[u8; 32], ClusterError> {
+    pub(super) fn read(self) -> Result<[u8; 32], ClusterError> {
         let path = match self {
             Self::Missing => return Err(ClusterError::NoKey),
             Self::Bytes(key) => return Ok(key),
@@ -63,7 +63,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Returns the address that a string names.
-fn resolve(address: &str) -> Result<SocketAddr, ClusterError> {
+pub(super) fn resolve(address: &str) -> Result<SocketAddr, ClusterError> {
     let of = |source| ClusterError::Address { address: address.to_owned(), source };
     let mut found = address.to_socket_addrs().map_err(of)?;
     found.next().ok_or_else(|| of(std::io::ErrorKind::NotFound.into()))

@@ -34,6 +34,8 @@ macro_rules! requests {
             Probe;
             Hold;
             CopyRows;
+            CountRows;
+            Status;
         }
     };
 }

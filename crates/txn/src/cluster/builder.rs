@@ -765,6 +765,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             unanswered: Mutex::default(),
             tenure,
             closings: Closings::default(),
+            gathered: Mutex::default(),
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),
             #[cfg(feature = "hades")]

@@ -21,6 +21,7 @@ use super::{
     changing::Unsettled,
     clock::WorkerClock,
     events::Refusals,
+    gathered::ToGather,
     index_info::IndexInfo,
     log::Rings,
     participant::Participant,
@@ -77,6 +78,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     pub(super) is_behind: Cell<bool>,
     /// How many bytes of rows were copied here.
     pub(super) bytes_learnt: Cell<u64>,
+    /// What visitors have asked this worker to gather.
+    pub(super) to_gather: RefCell<ToGather>,
     /// For each node.
     pub(super) met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -126,6 +129,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             view,
             is_behind: Cell::new(false),
             bytes_learnt: Cell::new(0),
+            to_gather: RefCell::default(),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings,

@@ -255,6 +255,26 @@ pub enum ClusterError {
     #[cfg(feature = "tcp")]
     #[error(transparent)]
     Tcp(drtm_rdma::TcpError),
+    /// A cluster cannot be asked over TCP.
+    #[cfg(feature = "tcp")]
+    #[error(transparent)]
+    Visit(drtm_rdma::VisitError),
+    /// The node that was asked is no member any more, and does not know how the cluster is.
+    #[cfg(feature = "tcp")]
+    #[error("the node at {address} is no member of its cluster any more: ask another node, and start this one again")]
+    VisitedOut {
+        /// Its address.
+        address: std::net::SocketAddr,
+    },
+    /// The node that was asked does not know the question.
+    #[cfg(feature = "tcp")]
+    #[error(
+        "the node at {address} is of another version, or serves something else: use the program of the node's release"
+    )]
+    VisitedOther {
+        /// Its address.
+        address: std::net::SocketAddr,
+    },
     /// The process cannot join its group.
     #[error(transparent)]
     Group(drtm_rdma::JoinError),

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 #[cfg(feature = "chopping")]
 use super::queue::Job;
 use super::{
-    ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, Worker,
+    ClusterError, ClusterStats, ClusterStatus, ClusterTx, Events, Node, Submitted, Worker,
     queue::{Queue, Transact, Work},
 };
 use crate::{Config, DefaultConfig, Error, Options, trace::event};
@@ -320,6 +320,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         ClusterStats { blocked_threads, ..all }
     }
 
+    /// Returns what this node sees of the cluster: its members, and what each shard has. Primaries
+    /// count their rows for so long at the most: see [`Worker::status`](super::Worker::status).
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterStatus`].
+    pub fn status(&self, counted_within: Duration) -> Submitted<ClusterStatus> {
+        self.submit(Look { counted_within })
+    }
+
     /// Returns the events of the other nodes from now on: who joins, leaves, dies, or is silent,
     /// and who refuses transactions again and again. With the feature `tracing`, they are events of
     /// the crate `tracing`, too.
@@ -379,6 +389,17 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// ```
     pub fn close_within(&self, within: Duration) -> Result<(), Error> {
         self.shared.close_within(within)
+    }
+}
+
+/// A look at the cluster.
+struct Look {
+    counted_within: Duration,
+}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> Work<F, S, ClusterStatus> for Look {
+    async fn run(self, worker: Worker<'_, F, S>) -> Result<ClusterStatus, Error> {
+        worker.status(self.counted_within).await
     }
 }
 

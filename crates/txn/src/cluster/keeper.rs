@@ -269,7 +269,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns which life of a member is gone: it has ended, or another one has begun.
-    fn gone(&self, member: &Member) -> Option<Incarnation> {
+    pub(super) fn gone(&self, member: &Member) -> Option<Incarnation> {
         match (self.endpoint().presence(member.node), member.incarnation) {
             (Presence::Died(last) | Presence::Left(last), named) if named.is_none_or(|named| last >= named) => {
                 Some(last)

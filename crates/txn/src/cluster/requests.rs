@@ -22,6 +22,7 @@ pub(super) mod node;
 pub(super) mod place;
 pub(super) mod read;
 pub(super) mod scan;
+pub(super) mod status;
 pub(super) mod tenure;
 
 use std::marker::PhantomData;
@@ -39,6 +40,7 @@ use self::{
     place::{Place, Reap},
     read::{Lease, Read},
     scan::Scan,
+    status::{CountRows, Status},
     tenure::{Probe, Renew},
 };
 use super::{
@@ -69,6 +71,9 @@ pub(super) trait Request {
 
     /// What of its [stamp](Stamp) must be the serving node's.
     const BINDS: Binds = Binds::View;
+
+    /// Whether visitors may make it, which have the cluster's key and are no nodes.
+    const FOR_VISITORS: bool = false;
 
     /// What it says.
     type Body<'a>: Encode + Decode<'a>;
@@ -342,6 +347,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let (participant, caller) = (&mut *self.participant(), call.from());
         let stamp = Stamp::of_tag(call.tag());
         call.answer::<Call<R>>(|body| {
+            if caller == NodeId::VISITOR && !R::FOR_VISITORS && !S::has(Mutation::VisitorsBelieved) {
+                return Err(Refused(Refusal::Other as u32));
+            }
             let now = Stamp::new(self.node.view.served(), Some(self.node.incarnation));
             if !(stamp.is_served(R::BINDS, now) || S::has(Mutation::OldViewServed)) {
                 return Err(Refused(stamp.refusal(now) as u32));

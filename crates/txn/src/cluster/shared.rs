@@ -16,6 +16,7 @@ use super::{
     adapt::Board,
     closings::Closings,
     events::{Announcer, ClusterEvent},
+    gathered::Gathered,
     log::{LogConfig, OnlyLogged},
     participant::{Home, Stored},
     remembered::Caches,
@@ -26,7 +27,7 @@ use super::{
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 9;
+pub(super) const VERSION: u32 = 10;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -70,6 +71,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) tenure: Option<Tenure>,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
+    /// What visitors have asked for.
+    pub(super) gathered: Mutex<Gathered>,
     /// What its chopped transactions have left.
     #[cfg(feature = "chopping")]
     pub(super) left: Left,

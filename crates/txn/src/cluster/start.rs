@@ -11,7 +11,7 @@ use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
 #[cfg(feature = "tcp")]
 use super::address::{OnTcp, Secret};
 use super::{
-    Cluster, ClusterError, Node, NodeBuilder, Partition, Protocol,
+    Cluster, ClusterError, Detection, Node, NodeBuilder, Partition, Protocol,
     place::{Here, Place, check_number, only, sealed::Sealed},
 };
 use crate::{
@@ -137,7 +137,8 @@ pub struct ClusterBuilder<P: Place> {
     place: P,
     database: Builder,
     protocol: Protocol,
-    backups: usize,
+    backups: Option<usize>,
+    copy_rate: Option<u64>,
     membership: Option<Arc<dyn Membership>>,
     lease: Option<Duration>,
     shards: Option<usize>,
@@ -160,7 +161,8 @@ impl Cluster<LocalFabric<Native>> {
             place: InProcess { nodes: 1 },
             database: Builder::new(),
             protocol: Protocol::default(),
-            backups: 0,
+            backups: None,
+            copy_rate: None,
             membership: None,
             lease: None,
             shards: None,
@@ -249,7 +251,18 @@ impl ClusterBuilder<InProcess> {
 
     fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
         let Self {
-            database, protocol, backups, membership, lease, shards, threads, tables, steps, mut refused, ..
+            database,
+            protocol,
+            backups,
+            copy_rate,
+            membership,
+            lease,
+            shards,
+            threads,
+            tables,
+            steps,
+            mut refused,
+            ..
         } = self;
         if !steps.is_empty() {
             let (must_be, is) = ("said before tables are added", "said after one".to_owned());
@@ -260,6 +273,7 @@ impl ClusterBuilder<InProcess> {
             database,
             protocol,
             backups,
+            copy_rate,
             membership,
             lease,
             shards,
@@ -332,14 +346,34 @@ impl<P: Place> ClusterBuilder<P> {
         Self { protocol, ..self }
     }
 
-    /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. None by
-    /// default.
+    /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. By default
+    /// one, where three nodes or more agree on the view by a [membership](Self::membership), and
+    /// the protocol finds conflicts by versions; otherwise none.
     ///
     /// # Example
     ///
-    /// See [`protocol`](Self::protocol).
+    /// See [`protocol`](Self::protocol) and [`membership`](Self::membership).
     pub fn backups(self, backups: usize) -> Self {
-        Self { backups, ..self }
+        Self { backups: Some(backups), ..self }
+    }
+
+    /// Bounds how many bytes of rows each node copies in a second when it becomes a backup of a
+    /// shard: see [`NodeBuilder::copies_at`](super::NodeBuilder::copies_at). Not bounded by
+    /// default. [`start`](Self::start) refuses zero.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Error, cluster::Cluster};
+    ///
+    /// let nodes = Cluster::builder().nodes(2).backups(1).copies_at(64 << 20).start()?;
+    /// assert_eq!(nodes.len(), 2);
+    /// let refused = Cluster::builder().nodes(2).backups(1).copies_at(0).start();
+    /// assert!(matches!(refused, Err(Error::Config { .. })));
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn copies_at(self, bytes_per_second: u64) -> Self {
+        Self { copy_rate: Some(bytes_per_second), ..self }
     }
 
     /// Lets the nodes that are left go on without those that die: see
@@ -355,8 +389,9 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// let path = std::env::temp_dir().join(format!("drtm-members-{}", std::process::id()));
     /// let membership = Arc::new(Directory::open(&path).expect("a directory"));
-    /// let nodes = Cluster::builder().nodes(3).backups(1).membership(membership).start()?;
-    /// assert_eq!(nodes[0].node().view().number(), 1);
+    /// let nodes = Cluster::builder().nodes(3).membership(membership).start()?;
+    /// // Each shard has a backup.
+    /// assert!(nodes[0].node().view().placements().iter().all(|at| at.backups.len() == 1));
     /// # std::fs::remove_dir_all(&path).expect("it is here");
     /// # Ok::<(), drtm::Error>(())
     /// ```
@@ -376,7 +411,7 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// let path = std::env::temp_dir().join(format!("drtm-leases-{}", std::process::id()));
     /// let membership = Arc::new(Directory::open(&path).expect("a directory"));
-    /// let builder = Cluster::builder().nodes(3).backups(1).membership(membership);
+    /// let builder = Cluster::builder().nodes(3).membership(membership);
     /// let nodes = builder.lease(Duration::from_secs(5)).start()?;
     /// assert_eq!(nodes[0].node().view().number(), 1);
     /// # std::fs::remove_dir_all(&path).expect("it is here");
@@ -498,12 +533,14 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// See [`ClusterBuilder`].
     pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, backups, membership, lease, shards, threads, steps, refused, .. } = self;
+        let Self { place, database, protocol, membership, lease, shards, threads, steps, refused, .. } = self;
         if let Some(error) = refused {
             return Err(error);
         }
         let engine = Native::chosen().map_err(ClusterError::Engine)?;
         let Here { fabric, nodes, of } = place.join(engine)?;
+        let backups = self.backups.unwrap_or_else(|| backups_of(of, protocol, membership.is_some()));
+        let copy_rate = self.copy_rate;
         let start = |node| {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
@@ -516,11 +553,21 @@ impl<P: Place> ClusterBuilder<P> {
             if let Some(shards) = shards {
                 builder = builder.shards(shards);
             }
+            if let Some(rate) = copy_rate {
+                builder = builder.copies_at(rate)?;
+            }
             steps.iter().try_for_each(|step| step(&mut builder))?;
             Cluster::start(builder.start()?, threads)
         };
         Ok(P::started(nodes.into_iter().map(start).collect::<Result<_, Error>>()?))
     }
+}
+
+/// Returns how many backups each of so many nodes has where none are chosen. With fewer than three,
+/// no majority is left of those that have lost one; and without a membership, none takes over by
+/// itself.
+fn backups_of(nodes: u16, protocol: Protocol, has_membership: bool) -> usize {
+    usize::from(nodes >= 3 && has_membership && protocol.detection == Detection::Versions)
 }
 
 impl<P: Place + fmt::Debug> fmt::Debug for ClusterBuilder<P> {

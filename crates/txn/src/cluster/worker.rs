@@ -5,8 +5,8 @@ use std::{convert::Infallible, fmt, future::poll_fn, pin::pin, rc::Rc, sync::Arc
 use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, Time, rpc};
 
 use super::{
-    ClusterError, ClusterStats, ClusterTime, ClusterTx, Protocol, coordinator::Coordinator, participant::Participant,
-    shared::Shared,
+    ClusterError, ClusterStats, ClusterStatus, ClusterTime, ClusterTx, Protocol, coordinator::Coordinator,
+    participant::Participant, shared::Shared,
 };
 use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation};
 
@@ -98,6 +98,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         let _ = spawner.serve(async move { server.answer().await });
         let _ = spawner.serve(async move { janitor.finish_abandoned().await });
         self.inner.serves.set(true);
+        if self.inner.node.fabric.address_of(self.id()).is_some() {
+            // Visitors reach it.
+            let gatherer = self.clone();
+            let _ = spawner.serve(async move { gatherer.inner.keep_gathering().await });
+        }
         #[cfg(feature = "hades")]
         if self.inner.node.nic.is_some() {
             let sender = self.clone();
@@ -127,6 +132,50 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 let _ = spawner.serve(async move { learner.inner.keep_learning().await });
             }
         }
+    }
+
+    /// Returns what this node sees of the cluster: its members, and what each shard has. Primaries
+    /// count their rows for so long at the most; what they have not counted by then is `None`. Rows
+    /// that are written meanwhile may be counted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::Evicted`](super::ClusterError::Evicted): another node knows.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, ShardState},
+    ///     htm::NoHtm,
+    ///     rdma::{Executor, LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// let mut executor = Executor::new(&endpoint);
+    /// executor.spawn(async move {
+    ///     let status = worker.status(Duration::from_secs(1)).await.expect("it is a member");
+    ///     assert!(status.shards.iter().all(|shard| shard.state == ShardState::Ok));
+    /// });
+    /// executor.run();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn status(&self, counted_within: Duration) -> Result<ClusterStatus, Error> {
+        self.inner.status(counted_within).await
     }
 
     /// Waits until all transactions that were dropped, or could not free all they had locked, have

@@ -33,6 +33,11 @@ impl Caller {
             && !self.is_closed()
     }
 
+    /// Returns whether it is no node's, so that calls are all that it may send.
+    pub(super) fn is_visitors(&self) -> bool {
+        self.node == NodeId::VISITOR
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Acquire)
     }

@@ -13,7 +13,7 @@ use std::{
 
 use drtm_htm::Engine;
 
-use crate::{Presence, Time, sync::time};
+use crate::{NodeId, Presence, Time, sync::time};
 
 use super::{
     Refusal,
@@ -208,36 +208,50 @@ impl<E: Engine> Service<E> {
                 }
                 self.hear_link(connection)
             }
-            Purpose::Endpoint { endpoint, life, .. } => {
-                let caller = Arc::new(Caller {
-                    node: hello.from,
-                    incarnation: hello.incarnation,
-                    endpoint,
-                    life,
-                    token: connection.token,
-                    socket: Arc::clone(&connection.wire.socket),
-                    out: parking_lot::Mutex::new(take_out(&mut connection.wire)),
-                    closed: false.into(),
-                });
-                self.callers += 1;
-                // What an earlier connection of the endpoint still holds does not take effect.
-                if let Some(before) = self.shared.connect_caller(&caller)
-                    && let Some(before) = self.take(before.token)
-                {
-                    self.close(before, None);
+            Purpose::Endpoint { endpoint, life, .. } => self.serve_caller(connection, &hello, (endpoint, life)),
+            Purpose::Visit => match self.shared.place_for_visitor() {
+                Some(place) => {
+                    self.visits = self.visits.wrapping_add(1);
+                    self.serve_caller(connection, &hello, (place, self.visits))
                 }
-                let mut served = Served::default();
-                let fate = self.shared.serve(&mut connection.wire, &caller, &mut served, &mut self.hand);
-                connection.role = Role::Caller(caller, served);
-                fate
-            }
+                None => Liveness::Closed(Some(Refusal::Full)),
+            },
         }
+    }
+
+    /// Makes a connection a caller's, by the number of its endpoint and the endpoint's life, and
+    /// carries out what has come.
+    fn serve_caller(&mut self, connection: &mut Connection, hello: &Hello, (endpoint, life): (u16, u32)) -> Liveness {
+        let caller = Arc::new(Caller {
+            node: hello.from,
+            incarnation: hello.incarnation,
+            endpoint,
+            life,
+            token: connection.token,
+            socket: Arc::clone(&connection.wire.socket),
+            out: parking_lot::Mutex::new(take_out(&mut connection.wire)),
+            closed: false.into(),
+        });
+        self.callers += 1;
+        // What an earlier connection of the endpoint still holds does not take effect.
+        if let Some(before) = self.shared.connect_caller(&caller)
+            && let Some(before) = self.take(before.token)
+        {
+            self.close(before, None);
+        }
+        let mut served = Served::default();
+        let fate = self.shared.serve(&mut connection.wire, &caller, &mut served, &mut self.hand);
+        connection.role = Role::Caller(caller, served);
+        fate
     }
 
     /// Returns the verdict on a hello whose sender has the key.
     fn judge(&self, hello: &Hello, source: Option<IpAddr>) -> Verdict {
         let shared = &self.shared;
         let node = usize::from(hello.from.0);
+        if hello.purpose == Purpose::Visit {
+            return self.judge_visit(hello);
+        }
         if hello.to != shared.node {
             return Verdict::Addressee;
         }
@@ -254,6 +268,7 @@ impl<E: Engine> Service<E> {
             Purpose::Link if hello.from == shared.node => Verdict::Unknown,
             Purpose::Link if hello.is_elsewhere(known, source, has_its_number) => Verdict::Elsewhere,
             Purpose::Link => self.judge_link(hello, presence),
+            Purpose::Visit => Verdict::Unknown,
             Purpose::Endpoint { expected, .. } if expected != shared.home.incarnation => Verdict::Incarnation,
             Purpose::Endpoint { endpoint, .. } => {
                 let answered = self.links.dialing[node].and_then(|token| self.get(token)).is_some_and(|connection| {
@@ -269,6 +284,20 @@ impl<E: Engine> Service<E> {
                     _ => Verdict::Unknown,
                 }
             }
+        }
+    }
+
+    /// Returns the verdict on a visitor, which has the key and is no node. Where calls go to a
+    /// handler, which sets queue pairs up, it has nothing to ask.
+    fn judge_visit(&self, hello: &Hello) -> Verdict {
+        let shared = &self.shared;
+        let is_full = self.callers >= shared.config.limits.connections || shared.place_for_visitor().is_none();
+        match () {
+            () if (hello.from, hello.to) != (NodeId::VISITOR, NodeId::VISITOR) => Verdict::Unknown,
+            () if hello.sealed != shared.config.sealed => Verdict::Sealing,
+            () if shared.handler.is_some() => Verdict::Unknown,
+            () if is_full => Verdict::Full,
+            () => Verdict::Welcome,
         }
     }
 

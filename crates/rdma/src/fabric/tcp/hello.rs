@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::{Incarnation, NodeId};
 
 /// The version of everything that is said.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 
 pub(crate) const PREAMBLE: usize = 8;
 pub(crate) const HELLO: usize = 44;
@@ -41,6 +41,8 @@ pub(crate) enum Purpose {
     Link,
     /// The operations of one endpoint, in one of its lives, on the incarnation that it expects.
     Endpoint { endpoint: u16, life: u32, expected: Incarnation },
+    /// The calls of a [visitor](NodeId::VISITOR) on whichever node listens.
+    Visit,
 }
 
 /// How a node introduces itself.
@@ -63,6 +65,7 @@ impl Hello {
         let (kind, endpoint, life, expected) = match self.purpose {
             Purpose::Link => (1, 0, 0, Incarnation(0)),
             Purpose::Endpoint { endpoint, life, expected } => (2, endpoint, life, expected),
+            Purpose::Visit => (3, 0, 0, Incarnation(0)),
         };
         let mut bytes = [0; HELLO];
         bytes[..4].copy_from_slice(&[kind, u8::from(self.sealed), self.engine, 0]);
@@ -88,6 +91,7 @@ impl Hello {
         let purpose = match bytes[0] {
             1 => Purpose::Link,
             2 => Purpose::Endpoint { endpoint: u16_at(16), life: u32_at(20), expected: Incarnation(u32_at(12)) },
+            3 => Purpose::Visit,
             _ => return None,
         };
         let address: [u8; 16] = bytes[24..40].try_into().ok()?;

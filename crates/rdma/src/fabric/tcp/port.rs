@@ -71,7 +71,8 @@ pub struct TcpPort<E: Engine> {
     life: u32,
     place: Arc<Place>,
     queues: Queues<Peer, Line>,
-    /// For each node and each of its endpoints that was replied to, the connection.
+    /// For each node and each of its endpoints that was replied to, the connection; and behind
+    /// those, for each visitor.
     callers: Vec<Vec<Option<Arc<Caller>>>>,
     /// Connections that have replies to be written.
     unwritten: Vec<Arc<Caller>>,
@@ -99,7 +100,7 @@ impl<E: Engine> TcpPort<E> {
             life: place.tenancy.life.load(Acquire),
             place,
             queues: Queues::new(shared.nodes(), shared.config.queue_depth, shared.changes.load(Acquire), Line::default),
-            callers: (0..shared.nodes()).map(|_| Vec::new()).collect(),
+            callers: (0..=shared.nodes()).map(|_| Vec::new()).collect(),
             unwritten: Vec::new(),
             spare: Vec::new(),
             ready: Vec::new(),
@@ -138,7 +139,7 @@ impl<E: Engine> TcpPort<E> {
 
     /// Returns the connection of a caller.
     fn caller(&mut self, to: &ReplyTo) -> Option<&Arc<Caller>> {
-        let callers = self.callers.get_mut(usize::from(to.node.0))?;
+        let callers = self.callers.get_mut(self.shared.callers_place(to.node))?;
         let index = usize::from(to.endpoint);
         if callers.len() <= index {
             callers.resize_with(index + 1, || None);

@@ -179,6 +179,9 @@ impl<E: Engine> Shared<E> {
     fn carry_out(&self, request: &Request<'_>, caller: &Caller, hand: &mut Hand) -> Result<Step, Failure> {
         let scratch = &mut hand.words;
         let at = |region: RegionId, offset: Offset| Remote { node: self.node, region, offset };
+        if caller.is_visitors() && !matches!(request, Request::Call { .. }) {
+            return Err(Failure::UnknownRegion);
+        }
         match *request {
             Request::Read { region, offset, words: count } => {
                 let (engine, words) = self.words(region, offset, count)?;

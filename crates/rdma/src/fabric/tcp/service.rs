@@ -62,6 +62,8 @@ pub(super) struct Service<E: Engine> {
     pub(super) handshakes: Vec<u64>,
     /// Connections of callers.
     pub(super) callers: usize,
+    /// How many visitors there have been, so that no reply to one goes to another.
+    pub(super) visits: u32,
     pub(super) links: Links,
     /// Connections of callers that had something lately.
     pub(super) hot: Vec<u64>,
@@ -103,6 +105,7 @@ impl<E: Engine> Service<E> {
             tokens: 0,
             handshakes: Vec::new(),
             callers: 0,
+            visits: 0,
             hot: Vec::new(),
             rounds: 0,
             ready: Vec::new(),

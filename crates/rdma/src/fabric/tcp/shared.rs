@@ -45,6 +45,9 @@ pub(super) const NODES: usize = 1024;
 /// Endpoints that a node can have at a time.
 pub(super) const ENDPOINTS: usize = 256;
 
+/// Visitors that a node can have at a time.
+pub(super) const VISITORS: usize = 16;
+
 /// One incarnation of a node.
 pub(crate) type Peer = Lifetime;
 
@@ -68,7 +71,7 @@ pub(crate) struct Shared<E: Engine> {
     /// How often a node has come or gone, so that a port finds out by one look.
     pub(super) changes: AtomicU32,
     pub(crate) inbox: Inbox,
-    /// For each node, its endpoints' connections.
+    /// For each node, its endpoints' connections; and behind those, the visitors'.
     callers: Box<[Mutex<Endpoints>]>,
     /// What the thread sleeps on that drives the node's sockets.
     pub(super) service: Arc<Bell>,
@@ -106,7 +109,7 @@ impl<E: Engine> Shared<E> {
             refusers: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             changes: AtomicU32::new(0),
             inbox: Inbox { mail: Mailbox::new(config.mailbox), places: Places::new(ENDPOINTS) },
-            callers: (0..nodes).map(|_| Mutex::default()).collect(),
+            callers: (0..=nodes).map(|_| Mutex::default()).collect(),
             service,
             lead: Lead::default(),
             starved: AtomicBool::new(false),
@@ -233,15 +236,26 @@ impl<E: Engine> Shared<E> {
         !room && !self.leaving.load(SeqCst) && self.blocked.lock().is_empty()
     }
 
+    /// Returns the place of a node among the callers.
+    pub(super) fn callers_place(&self, node: NodeId) -> usize {
+        if node == NodeId::VISITOR { self.nodes() } else { usize::from(node.0) }
+    }
+
+    /// Returns a number that no visitor has. `None` if there are as many as there may be.
+    pub(super) fn place_for_visitor(&self) -> Option<u16> {
+        let visitors = self.callers[self.nodes()].lock();
+        (0..VISITORS).find(|place| visitors.get(*place).is_none_or(Option::is_none)).map(|place| place as u16)
+    }
+
     /// Returns the connection that carries replies to an endpoint.
     pub(super) fn caller(&self, to: &ReplyTo) -> Option<Arc<Caller>> {
-        let callers = self.callers.get(usize::from(to.node.0))?.lock();
+        let callers = self.callers.get(self.callers_place(to.node))?.lock();
         callers.get(usize::from(to.endpoint))?.as_ref().filter(|caller| caller.is_for(to)).cloned()
     }
 
     /// Makes a connection the one of its endpoint, and gives the one before.
     pub(super) fn connect_caller(&self, caller: &Arc<Caller>) -> Option<Arc<Caller>> {
-        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        let mut callers = self.callers[self.callers_place(caller.node)].lock();
         let index = usize::from(caller.endpoint);
         if callers.len() <= index {
             callers.resize_with(index + 1, || None);
@@ -255,7 +269,7 @@ impl<E: Engine> Shared<E> {
         if let Some(handler) = &self.handler {
             handler.closed(caller);
         }
-        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        let mut callers = self.callers[self.callers_place(caller.node)].lock();
         if let Some(place) = callers.get_mut(usize::from(caller.endpoint))
             && place.as_ref().is_some_and(|there| Arc::ptr_eq(there, caller))
         {

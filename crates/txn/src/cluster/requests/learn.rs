@@ -106,15 +106,8 @@ fn copy<E: Engine>(
     from: &CopyFrom<'_>,
     (room, into): (usize, &mut Vec<u8>),
 ) -> Result<Part, Refusal> {
-    let word_size = storage.takes(KeyRef::Word(0)).then_some(key_size);
-    let behind = from.behind.map(|key| KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)).transpose()?;
-    let begins = storage.tour()?;
-    let is_hash = begins.position().is_some();
-    let mut tour = match behind {
-        Some(key) if !is_hash => storage.tour_behind(key).ok_or(Refusal::NotItsKey)?,
-        _ if is_hash && from.buckets > 0 => storage.tour_at((from.bucket, from.buckets))?.ok_or(Refusal::NotItsKey)?,
-        _ => begins,
-    };
+    let mut tour = tour_from(storage, key_size, ((from.bucket, from.buckets), from.behind))?;
+    let is_hash = tour.position().is_some();
     let (mut count, mut behind) = (0, from.behind);
     loop {
         let at = tour.position().unwrap_or_default();
@@ -124,11 +117,14 @@ fn copy<E: Engine>(
             rows.retain(|(key, _)| &key[..] > behind);
         }
         rows.sort_unstable();
-        for (_, row) in rows {
+        for (place, (_, row)) in rows.into_iter().enumerate() {
             if into.len() + row.len() > room {
+                // The last row is of another bucket where none of this one is there: this one's may
+                // have keys before it.
+                let is_cut = !is_hash || place > 0;
                 return match count {
                     0 => Err(Refusal::TooLong),
-                    _ => Ok(Part { count, next: Some(at), is_cut: true }),
+                    _ => Ok(Part { count, next: Some(at), is_cut }),
                 };
             }
             into.extend_from_slice(&row);
@@ -141,6 +137,24 @@ fn copy<E: Engine>(
         if into.len() >= room / 2 && count > 0 {
             return Ok(Part { count, next: Some(tour.position().unwrap_or_default()), is_cut: !is_hash });
         }
+    }
+}
+
+/// Goes on with the rows of a table where an earlier message has ended: a hash table at a bucket,
+/// of so many, and an ordered one behind a key.
+pub(super) fn tour_from<E: Engine>(
+    storage: &Storage<E>,
+    key_size: usize,
+    (at, behind): ((u64, u64), Option<&[u8]>),
+) -> Result<Tour, Refusal> {
+    let word_size = storage.takes(KeyRef::Word(0)).then_some(key_size);
+    let behind = behind.map(|key| KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)).transpose()?;
+    let begins = storage.tour()?;
+    let is_hash = begins.position().is_some();
+    match behind {
+        Some(key) if !is_hash => storage.tour_behind(key).ok_or(Refusal::NotItsKey),
+        _ if is_hash && at.1 > 0 => storage.tour_at(at)?.ok_or(Refusal::NotItsKey),
+        _ => Ok(begins),
     }
 }
 
