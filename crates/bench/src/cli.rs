@@ -35,6 +35,7 @@ Examples:
   drtm-bench chop --svg tpcc.svg                    which transactions can run in pieces, and why
   drtm-bench log verify DIR                         whether all of a database's log can be read
   drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
+  drtm-bench soak failover --fabric tcp             processes of a cluster that are killed, and how long it waits
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
   drtm-bench fabric latency --raw                   verbs beside raw memory; simulated clusters likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
@@ -78,7 +79,7 @@ enum Command {
     Paper(paper::Args),
     Report(paper::report::Args),
     Smallbank(smallbank::Args),
-    /// Crash or kill databases, or fail their disk, and check what is left
+    /// Crash or kill databases and nodes of clusters, or fail disks, and check what is left
     #[command(after_help = soak::AFTER_HELP)]
     Soak {
         #[command(subcommand)]

@@ -26,6 +26,7 @@ mod entries;
 mod hades;
 mod hades_protocols;
 mod panel;
+mod recovery;
 mod regions;
 pub mod report;
 mod seeds;
@@ -137,6 +138,8 @@ Panels:
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
+  drtm-recovery       throughput through the crash of an owner, on a simulated cluster
+  drtm-recovery-times the same: how long until its shards are served again
   drtmh-fig7a  the execution phase by messages and by verbs, on a simulated cluster: TPC-C
   drtmh-fig7b  the same: SmallBank
   drtmh-fig10a the logging phase, by messages and by verbs: TPC-C
@@ -193,6 +196,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm_s82::STUDIES,
             drtm_fig15::STUDIES,
             drtm::STUDIES,
+            recovery::STUDIES,
             drtmh::STUDIES,
             hades::STUDIES,
             hades_protocols::STUDIES,

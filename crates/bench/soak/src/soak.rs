@@ -1,5 +1,5 @@
 //! `drtm-bench soak`: crashes a database, kills it, or fails its disk, repeatedly, and checks what
-//! survives.
+//! survives. [`failover`] does so to clusters.
 //!
 //! - `ledger`: the tables, and transactions that record in the database what they read and wrote.
 //! - `book`: knowledge kept outside of the database, and the check of recovered data against it.
@@ -28,7 +28,7 @@ use clap::{Args as ClapArgs, Subcommand, value_parser};
 use drtm_drive::{Plain, seconds};
 use drtm_report::Report;
 
-use crate::Error;
+use crate::{Error, failover};
 
 /// Examples, for the help of what has these commands.
 pub const AFTER_HELP: &str = "\
@@ -36,12 +36,15 @@ Examples:
   drtm-bench soak crash --secs 60            power cuts, on a simulated disk
   drtm-bench soak kill --secs 60             a child process that is killed under load
   drtm-bench soak io-faults --runs 500       calls to the disk that fail, one in each run
+  drtm-bench soak failover --fabric tcp      processes of a cluster that are killed and stopped; shm, sim likewise
 
-Checked each time: every transaction that was acknowledged is there, none is there in part, what survived is a
-prefix of the serialization order, money is conserved, and indexes agree with their tables.
+Checked of a database each time: every transaction that was acknowledged is there, none is there in part, what
+survived is a prefix of the serialization order, money is conserved, and indexes agree with their tables. `soak
+failover --help` says what is checked of clusters.
 
-JSON: {command, disk, seed, runs, crash_points, kills, checkpoints, unfinished_checkpoints, faults: {kind: n},
-acknowledged, lost, partial, anomalies, findings: [text]}, where disk is `simulated` or `files`
+JSON of crash, kill and io-faults: {command, disk, seed, runs, crash_points, kills, checkpoints,
+unfinished_checkpoints, faults: {kind: n}, acknowledged, lost, partial, anomalies, findings: [text]}, where disk is
+`simulated` or `files`. That of failover is in its help.
 
 Exit status: 0 every check held, 1 one did not (and says which), 2 wrong usage.";
 
@@ -78,6 +81,11 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
     },
+    #[expect(missing_docs, reason = "a comment would be its help")]
+    Failover(failover::Args),
+    /// Run a node of a cluster that is killed
+    #[command(hide = true)]
+    Member,
     /// Run the process that is killed
     #[command(hide = true)]
     Child(child::Args),
@@ -125,6 +133,8 @@ impl Command {
             Self::Crash(length) => crash::soak::<Plain>(seed, length.end())?,
             Self::IoFaults(length) => faults::soak::<Plain>(seed, length.end())?,
             Self::Kill { length, path } => kill::soak(seed, length.end(), path.as_deref())?,
+            Self::Failover(args) => return args.execute(seed, report),
+            Self::Member => return failover::run_member(),
             Self::Child(args) => return args.execute(seed),
         };
         tally.print(report)

@@ -330,3 +330,26 @@ fn chopped_transactions_are_beside_whole_ones_by_threads_that_conflict() {
         }
     }
 }
+
+#[test]
+fn a_crash_is_seen_in_throughput_and_repaired() {
+    let rows = rows("drtm-recovery");
+    assert!(rows.iter().all(|row| row["kind"] == "simulated"), "{rows:?}");
+    let panel = "drtm-recovery";
+    let throughput = points(&rows, panel, "throughput");
+    assert!(throughput.iter().zip(0..).all(|((us, _), bucket)| *us == 1_000 * bucket), "{throughput:?}");
+    let marks = ["crash", "new view", "repaired"].map(|series| points(&rows, panel, series)[0].0);
+    assert!(marks.is_sorted() && marks[0] > 0, "{marks:?}");
+    let rate = |from: u64, to: u64| -> f64 {
+        let within = throughput.iter().filter(|(us, _)| (from..to).contains(us)).map(|(_, rate)| *rate);
+        within.clone().sum::<f64>() / within.count() as f64
+    };
+    let last = throughput.last().expect("buckets").0;
+    let [before, meanwhile, after] =
+        [rate(0, marks[0] - 1_000), rate(marks[0] + 1_000, marks[1]), rate(last - 2_000, last)];
+    assert!(meanwhile < before / 2.0 && after > before / 2.0, "{before}, {meanwhile}, {after}: {throughput:?}");
+    let times = |series| points(&rows, "drtm-recovery-times", series)[0].1;
+    assert!(0.0 < times("p50") && times("p50") <= times("p99"), "{rows:?}");
+    let published = rows.iter().filter(|row| row["published"].is_f64()).map(|row| row["published"].as_f64());
+    assert_eq!(published.collect::<Vec<_>>(), [Some(50_000.0)]);
+}

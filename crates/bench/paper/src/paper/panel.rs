@@ -162,8 +162,12 @@ pub(super) struct Row {
 const NOT_ASKED: &str = "there is no such value in this run";
 
 impl Panel {
-    /// Returns the name of the figure that this is a panel of: without the letter after its number.
+    /// Returns the name of the figure that this is a panel of: without the letter after its number,
+    /// and without what says that it has the times of another panel.
     pub(super) fn figure(&self) -> &'static str {
+        if let Some(figure) = self.name.strip_suffix("-times") {
+            return figure;
+        }
         let figure = self.name.trim_end_matches(|c: char| c.is_ascii_lowercase());
         if figure.ends_with(|c: char| c.is_ascii_digit()) { figure } else { self.name }
     }
@@ -267,6 +271,7 @@ mod tests {
         assert!(rows[1].why.is_none() && rows[2].why.is_some());
         assert_eq!((&*rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
         assert_eq!(Panel { name: "some-storage", ..PANEL }.figure(), "some-storage");
+        assert_eq!(Panel { name: "some-storage-times", ..PANEL }.figure(), "some-storage");
     }
 
     #[test]
