@@ -76,8 +76,8 @@ impl Size {
     fn of(effort: &Effort) -> Self {
         let (threads, coroutines, accounts, ms, crashes) = match (effort.is_quick, effort.is_full) {
             (true, _) => (1, 2, 300, 3, 2),
-            (_, true) => (4, 8, 60_000, 20, 100),
-            _ => (2, 4, 6_000, 10, 30),
+            (_, true) => (4, 8, 60_000, 20, 120),
+            _ => (2, 2, 6_000, 5, 12),
         };
         Self { threads, coroutines, accounts, around: Duration::from_millis(ms), crashes }
     }
