@@ -149,33 +149,33 @@ impl Random {
         Ok(())
     }
 
-    /// Notes what has become of the people, and of what they are found by.
+    /// Notes what has become of the people, and of what they are found by. Who has read a person
+    /// knows what that is found by, and by what it is not.
     pub(crate) fn note(recording: &mut Recording<'_, u64>, own: Own) {
-        let mut changes: BTreeMap<(u32, u64), (bool, Option<u64>)> = BTreeMap::new();
+        let mut changes: BTreeMap<(u32, u64), (Option<u64>, Option<u64>)> = BTreeMap::new();
         let places = |number, person: Person| {
             let nick = (person.nick != 0).then_some((NICKS, person.nick));
             [Some((PEOPLE, number)), nick, Some((GROUPS, in_group(person.group, number)))].into_iter().flatten()
         };
         for (number, (was, _)) in &own {
-            was.iter().flat_map(|person| places(*number, *person)).for_each(|place| {
-                changes.insert(place, (true, None));
-            });
+            if let Some(person) = was {
+                places(*number, *person).for_each(|place| changes.entry(place).or_default().0 = Some(person.stamp));
+            }
         }
         for (number, (_, is)) in &own {
             if let Some(person) = is {
-                for place in places(*number, *person) {
-                    changes.entry(place).or_insert((false, None)).1 = Some(person.stamp);
-                }
+                places(*number, *person).for_each(|place| changes.entry(place).or_default().1 = Some(person.stamp));
             }
         }
-        for ((table, key), change) in changes {
-            match change {
+        for ((table, key), (was, is)) in changes {
+            recording.read(table, key, was);
+            match (was, is) {
                 (_, Some(version)) => recording.write(table, key, version),
-                (true, None) => {
+                (Some(_), None) => {
                     let version = recording.version();
                     recording.remove(table, key, version);
                 }
-                (false, None) => {}
+                (None, None) => {}
             }
         }
     }

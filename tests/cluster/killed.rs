@@ -5,7 +5,6 @@
 use std::{
     env, fs,
     io::{BufRead as _, BufReader, Lines},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::{
@@ -22,7 +21,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_membership::Directory;
 use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, ShmConfig, ShmFabric, TcpConfig, TcpFabric, block_on};
-use drtm_testing::rounds;
+use drtm_testing::{ports::free_addresses, rounds};
 use drtm_txn::{
     Error, Options, Transaction as _,
     cluster::{ClusterError, Node, Protocol, Worker},
@@ -263,11 +262,8 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
     let name = format!("drtm-killed-{}-{}-{}-{ended}", std::process::id(), F::NAME, protocol.name);
     let place = Place(env::temp_dir().join(name));
     fs::create_dir_all(&place.0).expect("a directory");
-    // Ports that are free, or were a moment ago.
-    let free: Vec<_> = (0..=OWNERS).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    let addresses = free.iter().map(|at| format!("{}\n", at.local_addr().expect("an address")));
+    let addresses = free_addresses(usize::from(OWNERS) + 1).into_iter().map(|at| format!("{at}\n"));
     fs::write(place.0.join("addresses"), addresses.collect::<String>()).expect("it is there");
-    drop(free);
     let mut owners: Vec<_> = (0..OWNERS).map(|node| Owner::spawn::<F>(protocol, node, &place.0)).collect();
     assert!(owners.iter_mut().all(|owner| owner.says("begun")), "one ended by itself");
     let (client, tables) = start::<F>(&place.0, OWNERS, protocol);

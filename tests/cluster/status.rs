@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -12,6 +11,7 @@ use std::{
 use drtm_htm::Native;
 use drtm_membership::Directory;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, TcpConfig, TcpFabric};
+use drtm_testing::ports::free_addresses;
 use drtm_txn::{
     Builder, Error, IndexDef, Multi, Options, Ordered, Pod, Raw, Table, TableDef, Transaction as _,
     cluster::{
@@ -262,10 +262,8 @@ fn nodes_that_lose_the_membership_go_on_and_change_nothing() {
     assert_eq!(look(&nodes[1]).shards.iter().filter_map(|shard| shard.rows).sum::<u64>(), 30);
 }
 
-/// Returns addresses that are free, or were a moment ago.
 fn addresses() -> Vec<String> {
-    let free: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    free.iter().map(|listener| listener.local_addr().expect("an address").to_string()).collect()
+    free_addresses(3).iter().map(ToString::to_string).collect()
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! How thorough this workspace's tests are: the one place that reads the environment variables
-//! which say so. And the corpora of what is fuzzed, statistical assertions, and values that threads
-//! are given.
+//! which say so. And the corpora of what is fuzzed, statistical assertions, values that threads are
+//! given, and addresses of nodes.
 
 #![forbid(unsafe_code)]
 
 pub mod chance;
 pub mod chosen;
 pub mod corpus;
+pub mod ports;
 
 use std::{env, str::FromStr};
 

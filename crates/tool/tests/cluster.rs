@@ -13,6 +13,7 @@ use std::{
 };
 
 use drtm_membership::Directory;
+use drtm_testing::ports::free_addresses;
 use drtm_txn::{
     Builder, Raw, TableDef, Transaction as _,
     cluster::{Cluster, Partition},
@@ -62,10 +63,8 @@ impl Drop for Place {
     }
 }
 
-/// Returns addresses that are free, or were a moment ago.
 fn addresses(count: usize) -> Vec<String> {
-    let free: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    free.iter().map(|listener| listener.local_addr().expect("an address").to_string()).collect()
+    free_addresses(count).iter().map(ToString::to_string).collect()
 }
 
 /// The process of a node, which serves until it is killed or its test ends.

@@ -6,6 +6,8 @@ use crate::record::{History, Operation, Outcome, Row, Seen};
 
 /// A write of a row, and what its transaction had seen of the row before.
 struct Write {
+    /// The number of its transaction.
+    by: usize,
     version: u64,
     before: Seen,
 }
@@ -44,33 +46,54 @@ impl<K: Ord + Clone> History<K> {
     /// ```
     #[must_use]
     pub fn with_insertions_in_order(mut self) -> Self {
-        let mut numbers: BTreeMap<Row<K>, BTreeMap<u64, u64>> = BTreeMap::new();
-        for (row, writes) in writes(&self) {
-            // Rows that are never inserted twice need nothing.
-            if let Some(insertions) = writes.and_then(|writes| in_order(&writes)) {
-                numbers.insert(row, insertions);
+        let firsts: BTreeMap<Row<K>, BTreeMap<u64, u64>> =
+            writes(&self).into_iter().filter_map(|(row, writes)| Some((row, firsts(&writes?)?))).collect();
+        let mut versions: BTreeMap<Row<K>, BTreeMap<u64, u64>> = BTreeMap::new();
+        self.each_version(|row, version| {
+            if firsts.contains_key(row) {
+                versions.entry(row.clone()).or_default().insert(*version, 0);
             }
+        });
+        for (row, numbers) in &mut versions {
+            // Before the first that others have made from it, with all of its transaction.
+            let place = |version: &u64| match firsts[row].get(version) {
+                Some(next) => (*next, false, *version),
+                None => (*version, true, *version),
+            };
+            let mut order: Vec<u64> = numbers.keys().copied().collect();
+            order.sort_unstable_by_key(place);
+            numbers.extend(order.into_iter().zip(1..));
         }
+        self.each_version(|row, version| {
+            if let Some(number) = versions.get(row).and_then(|numbers| numbers.get(version)) {
+                *version = *number;
+            }
+        });
+        self
+    }
+
+    /// Shows all versions of rows.
+    fn each_version(&mut self, mut show: impl FnMut(&Row<K>, &mut u64)) {
         for operation in self.transactions.iter_mut().flat_map(|one| &mut one.operations) {
             match operation {
                 Operation::Read { row, seen: Seen::Version(version) | Seen::Removed(version) }
-                | Operation::Write { row, version, .. } => renumber(version, numbers.get(row)),
+                | Operation::Write { row, version, .. } => show(row, version),
                 Operation::Read { seen: Seen::Nothing, .. } => {}
                 Operation::Scan { table, matched, .. } => {
                     for (key, version) in matched {
-                        renumber(version, numbers.get(&Row { table: *table, key: key.clone() }));
+                        show(&Row { table: *table, key: key.clone() }, version);
                     }
                 }
             }
         }
-        self
     }
 }
 
 /// Returns the writes of each row. `None` if one of them is by somebody who had not read the row.
 fn writes<K: Ord + Clone>(history: &History<K>) -> BTreeMap<Row<K>, Option<Vec<Write>>> {
     let mut all = BTreeMap::new();
-    for transaction in history.transactions.iter().filter(|one| one.outcome != Outcome::Aborted) {
+    let transactions = history.transactions.iter().enumerate();
+    for (by, transaction) in transactions.filter(|(_, one)| one.outcome != Outcome::Aborted) {
         let mut seen = BTreeMap::new();
         for operation in &transaction.operations {
             match operation {
@@ -80,9 +103,11 @@ fn writes<K: Ord + Clone>(history: &History<K>) -> BTreeMap<Row<K>, Option<Vec<W
                 Operation::Write { row, version, .. } => {
                     let writes = all.entry(row.clone()).or_insert_with(|| Some(Vec::new()));
                     match (seen.get(row), writes) {
-                        (Some(before), Some(writes)) => writes.push(Write { version: *version, before: *before }),
+                        (Some(before), Some(writes)) => writes.push(Write { by, version: *version, before: *before }),
                         (_, writes) => *writes = None,
                     }
+                    // It is what a second write of the transaction is made from.
+                    seen.insert(row, Seen::Version(*version));
                 }
                 Operation::Scan { .. } => {}
             }
@@ -91,40 +116,38 @@ fn writes<K: Ord + Clone>(history: &History<K>) -> BTreeMap<Row<K>, Option<Vec<W
     all
 }
 
-/// Returns new numbers of insertions. `None` if there are fewer than two.
-fn in_order(writes: &[Write]) -> Option<BTreeMap<u64, u64>> {
-    let mut insertions: Vec<u64> =
-        writes.iter().filter(|write| write.before == Seen::Nothing).map(|write| write.version).collect();
+/// Returns the versions with which transactions have inserted a row, and all others that these have
+/// given it: each with the smallest one that others have made from it. `None` if one has, or none.
+fn firsts(writes: &[Write]) -> Option<BTreeMap<u64, u64>> {
+    let insertions: Vec<&Write> = writes.iter().filter(|write| write.before == Seen::Nothing).collect();
     if insertions.len() < 2 {
         return None;
     }
-    insertions.sort_unstable();
-    let mut next: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut next: BTreeMap<u64, Vec<&Write>> = BTreeMap::new();
     for write in writes {
         if let Seen::Version(before) | Seen::Removed(before) = write.before {
-            next.entry(before).or_default().push(write.version);
+            next.entry(before).or_default().push(write);
         }
     }
-    let last = writes.iter().map(|write| write.version).max()?;
-    let numbers = insertions.into_iter().zip(1..).map(|(insertion, nth)| {
-        let number = first_after(insertion, &next).map_or(2 * last + nth, |next| 2 * next - 1);
-        (insertion, number)
-    });
-    Some(numbers.collect())
-}
-
-/// Returns the smallest version that others have made from this one.
-fn first_after(version: u64, next: &BTreeMap<u64, Vec<u64>>) -> Option<u64> {
-    let (mut reached, mut open) = (BTreeSet::new(), vec![version]);
-    while let Some(version) = open.pop() {
-        open.extend(next.get(&version).into_iter().flatten().copied().filter(|next| reached.insert(*next)));
+    let mut firsts = BTreeMap::new();
+    for insertion in insertions {
+        let (mut own, mut others) = (vec![insertion.version], BTreeSet::new());
+        let mut open = own.clone();
+        while let Some(version) = open.pop() {
+            for write in next.get(&version).into_iter().flatten() {
+                let is_new = match write.by == insertion.by {
+                    true if own.contains(&write.version) => false,
+                    true => {
+                        own.push(write.version);
+                        true
+                    }
+                    false => others.insert(write.version),
+                };
+                open.extend(is_new.then_some(write.version));
+            }
+        }
+        let after = others.first().copied().unwrap_or(u64::MAX);
+        firsts.extend(own.into_iter().map(|version| (version, after)));
     }
-    reached.first().copied()
-}
-
-/// Gives a version its new number, of which there is room between any two others.
-fn renumber(version: &mut u64, insertions: Option<&BTreeMap<u64, u64>>) {
-    if let Some(insertions) = insertions {
-        *version = insertions.get(version).copied().unwrap_or(2 * *version);
-    }
+    Some(firsts)
 }

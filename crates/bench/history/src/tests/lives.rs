@@ -70,6 +70,17 @@ fn one_insertion_over_another_is_an_anomaly_all_the_same() {
 }
 
 #[test]
+fn a_transaction_may_write_a_row_twice() {
+    let history = History::from_iter([
+        Txn::committed(0, 9).finds_nothing(0, 7).writes(0, 7, 1).writes(0, 7, 2),
+        Txn::committed(1, 2).finds_nothing(0, 7).writes(0, 7, 3).writes(0, 7, 4),
+        Txn::committed(3, 4).reads(0, 7, 4).removes(0, 7, 5),
+        Txn::committed(10, 11).reads(0, 7, 2),
+    ]);
+    assert_clean(&history.with_insertions_in_order());
+}
+
+#[test]
 fn rows_that_are_written_unread_stay_as_they_are() {
     let history = History::from_iter([
         txn().finds_nothing(0, 7).writes(0, 7, 1),
@@ -90,5 +101,5 @@ fn rows_that_are_written_unread_stay_as_they_are() {
     let crate::Operation::Read { seen: Seen::Version(first), .. } = ordered.transactions[1].operations[0] else {
         panic!("it reads")
     };
-    assert_eq!((first, &matched[..]), (3, &[(7, 8)][..]), "one next to version 2, and the last one");
+    assert_eq!((first, &matched[..]), (1, &[(7, 3)][..]), "in the order of the insertions");
 }

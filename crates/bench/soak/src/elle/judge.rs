@@ -55,7 +55,8 @@ pub(super) fn anomalies(record: &[Observed]) -> Vec<String> {
             }
         }
     }
-    match check(&history, Order::RealTime) {
+    // Who writes has read before.
+    match check(&history.with_insertions_in_order(), Order::RealTime) {
         Ok(anomalies) => found.extend(anomalies.iter().map(ToString::to_string)),
         Err(MalformedHistory::OutsideRange { transaction, .. }) => {
             found.push(format!("a scan of T{transaction} showed a row outside of its range"));
