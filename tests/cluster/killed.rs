@@ -259,7 +259,8 @@ fn is_whole<F: Joined>(client: &Node<F, Tested>) -> bool {
 
 /// Ends the process of an owner so long after money began to move.
 fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration) {
-    let name = format!("drtm-killed-{}-{}-{}-{ended}", std::process::id(), F::NAME, protocol.name);
+    // Tests run beside each other.
+    let name = format!("drtm-killed-{}-{}-{}-{end:?}-{ended}", std::process::id(), F::NAME, protocol.name);
     let place = Place(env::temp_dir().join(name));
     fs::create_dir_all(&place.0).expect("a directory");
     let addresses = free_addresses(usize::from(OWNERS) + 1).into_iter().map(|at| format!("{at}\n"));
