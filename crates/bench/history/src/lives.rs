@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{History, Operation, Outcome, Row, Seen};
+use crate::record::{History, Operation, Outcome, Row, Seen, Transaction};
 
 /// A write of a row, and what its transaction had seen of the row before.
 struct Write {
@@ -26,7 +26,8 @@ impl<K: Ord + Clone> History<K> {
     /// smallest versions that others have made from them. One from which nobody has made another is
     /// the last.
     ///
-    /// Rows that somebody has written without having read them stay as they are.
+    /// Rows that somebody has written without having read them stay as they are. Who has inserted
+    /// a row and removed it himself has found nothing, and done nothing.
     ///
     /// # Example
     ///
@@ -46,6 +47,7 @@ impl<K: Ord + Clone> History<K> {
     /// ```
     #[must_use]
     pub fn with_insertions_in_order(mut self) -> Self {
+        self.transactions.iter_mut().for_each(drop_what_came_to_nothing);
         let firsts: BTreeMap<Row<K>, BTreeMap<u64, u64>> =
             writes(&self).into_iter().filter_map(|(row, writes)| Some((row, firsts(&writes?)?))).collect();
         let mut versions: BTreeMap<Row<K>, BTreeMap<u64, u64>> = BTreeMap::new();
@@ -85,6 +87,36 @@ impl<K: Ord + Clone> History<K> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Drops what a transaction has done to rows that were not there before, and are not afterwards.
+fn drop_what_came_to_nothing<K: Ord + Clone>(transaction: &mut Transaction<K>) {
+    let mut rows: BTreeMap<Row<K>, (bool, bool)> = BTreeMap::new();
+    for operation in &transaction.operations {
+        match operation {
+            Operation::Read { row, seen } => {
+                rows.entry(row.clone()).or_insert((*seen == Seen::Nothing, false));
+            }
+            Operation::Write { row, removal, .. } => {
+                rows.entry(row.clone()).or_insert((false, false)).1 = *removal;
+            }
+            Operation::Scan { .. } => {}
+        }
+    }
+    rows.retain(|_, (was_missing, is_removed)| *was_missing && *is_removed);
+    if rows.is_empty() {
+        return;
+    }
+    transaction.operations.retain(|operation| match operation {
+        Operation::Read { row, seen } => *seen == Seen::Nothing || !rows.contains_key(row),
+        Operation::Write { row, .. } => !rows.contains_key(row),
+        Operation::Scan { .. } => true,
+    });
+    for operation in &mut transaction.operations {
+        if let Operation::Scan { table, matched, .. } = operation {
+            matched.retain(|(key, _)| !rows.contains_key(&Row { table: *table, key: key.clone() }));
         }
     }
 }

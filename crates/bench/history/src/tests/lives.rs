@@ -81,6 +81,18 @@ fn a_transaction_may_write_a_row_twice() {
 }
 
 #[test]
+fn who_inserts_and_removes_a_row_has_found_nothing() {
+    // It draws its versions last, and is between the first one and the removal.
+    let history = History::from_iter([
+        Txn::committed(0, 9).finds_nothing(0, 7).writes(0, 7, 1).writes(1, 1, 1),
+        Txn::committed(0, 9).finds_nothing(0, 7).writes(0, 7, 8).removes(0, 7, 9).finds_nothing(1, 1),
+        Txn::committed(10, 11).reads(0, 7, 1).removes(0, 7, 12),
+        Txn::committed(13, 14).finds_nothing(0, 7).writes(0, 7, 15),
+    ]);
+    assert_clean(&history.with_insertions_in_order());
+}
+
+#[test]
 fn rows_that_are_written_unread_stay_as_they_are() {
     let history = History::from_iter([
         txn().finds_nothing(0, 7).writes(0, 7, 1),
