@@ -16,18 +16,18 @@ impl<K: Ord + Clone> History<K> {
     /// Puts the insertions of each row in order, by the reads of those that have written the row
     /// next. It changes version numbers.
     ///
-    /// A [`Recorder`](crate::Recorder)'s version is drawn before the commit. That is in order if
-    /// whoever writes has read the version before his own, which is not overwritten until he
-    /// commits. But he who has read that there is no row may insert it after others have inserted
-    /// and removed it: nothing was there at his commit, either. His version is too small then.
+    /// A [`Recorder`](crate::Recorder)'s version is drawn before the commit. That is in order where
+    /// a transaction reads the version before its own, which is not overwritten until the commit.
+    /// But a transaction that has found no row may insert it after others have inserted and removed
+    /// it: nothing was there at its commit, either. Its version is too small then.
     ///
-    /// Who writes the row next has read that insertion, so that his version was drawn after its
-    /// commit, and before that of the next insertion. So insertions are in the order of the
-    /// smallest versions that others have made from them. One from which nobody has made another is
-    /// the last.
+    /// The next write of the row is by a transaction that has read this insertion. Its version was
+    /// drawn after the insertion's commit, and before that of the next insertion. So insertions are
+    /// in the order of the smallest versions that others have made from them. One from which none
+    /// was made is the last.
     ///
-    /// Rows that somebody has written without having read them stay as they are. Who has inserted
-    /// a row and removed it himself has found nothing, and done nothing.
+    /// Rows that a transaction has written unread stay as they are. An insertion that its own
+    /// transaction has removed again counts as a row that was not found.
     ///
     /// # Example
     ///

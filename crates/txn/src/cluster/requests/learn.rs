@@ -1,20 +1,22 @@
 //! Giving a node the rows of a group: see [`learn`](crate::cluster::learn).
 
+use drtm_htm::Engine;
+use drtm_kv::KvError;
 use drtm_rdma::{Cost, Fabric};
 
 use super::{Answer, Binds, On, Request, Serving};
 use crate::{
+    Config,
     cluster::{
         Refusal,
+        coordinator::Coordinator,
+        participant::{Served, Stored},
         requests::change::CarriedRow,
         view::store_of,
         wire::{Many, Wire as _, messages},
     },
     memory::storage::{KeyRef, Storage, Tour},
 };
-
-use drtm_htm::Engine;
-use drtm_kv::KvError;
 
 /// What a message has beside its rows.
 const BESIDE: usize = 128;
@@ -47,6 +49,29 @@ impl Request for Hold {
     }
 }
 
+impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
+    /// Returns a table of a group, where its rows are here, if this node serves them now.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::OtherView`] if it does not; [`Refusal::NoTable`].
+    pub(super) fn served_of(&self, table: u16, group: u16) -> Result<ServedTable<'_, F::Engine>, Refusal> {
+        let (node, home) = (&self.node, &self.node.home);
+        let view = node.view.view();
+        if node.view.is_between() || !view.serves(node.node, group) {
+            return Err(Refusal::OtherView);
+        }
+        let store = store_of(table, Some(group), view.groups());
+        match (home.store(store), home.tables.get(usize::from(table))) {
+            (Ok(stored), Some(served)) => Ok((stored, served)),
+            _ => Err(Refusal::NoTable),
+        }
+    }
+}
+
+/// Where a table's rows are, and what the table is.
+type ServedTable<'n, E> = (&'n Stored<E>, &'n Served<E>);
+
 /// Copies rows of a table of a group from the node that serves it.
 pub(in crate::cluster) enum CopyRows {}
 
@@ -59,15 +84,8 @@ impl Request for CopyRows {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: CopyFrom<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, participant, .. } = at;
-        let (node, home) = (&worker.node, &worker.node.home);
-        let view = node.view.view();
-        if node.view.is_between() || !view.serves(node.node, body.group) {
-            return Err(Refusal::OtherView);
-        }
-        let store = store_of(body.table, Some(body.group), view.groups());
-        let (Ok(stored), Some(served)) = (home.store(store), home.tables.get(usize::from(body.table))) else {
-            return Err(Refusal::NoTable);
-        };
+        let home = &worker.node.home;
+        let (stored, served) = worker.served_of(body.table, body.group)?;
         let room = worker.endpoint().capabilities().max_message_bytes.saturating_sub(BESIDE);
         let into = &mut participant.value;
         into.clear();

@@ -11,7 +11,6 @@ use crate::cluster::{
     gathered::{LONGEST, Part},
     partition::Home,
     shared::VERSION,
-    view::store_of,
     wire::{Many, Wire as _, messages},
 };
 
@@ -50,15 +49,7 @@ impl Request for CountRows {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: CountFrom<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, participant, .. } = at;
-        let (node, home) = (&worker.node, &worker.node.home);
-        let view = node.view.view();
-        if node.view.is_between() || !view.serves(node.node, body.group) {
-            return Err(Refusal::OtherView);
-        }
-        let store = store_of(body.table, Some(body.group), view.groups());
-        let (Ok(stored), Some(served)) = (home.store(store), home.tables.get(usize::from(body.table))) else {
-            return Err(Refusal::NoTable);
-        };
+        let (stored, served) = worker.served_of(body.table, body.group)?;
         let storage = &stored.storage;
         let mut tour = tour_from(storage, served.key_size, ((body.bucket, body.buckets), body.behind))?;
         let (mut shards, mut last) = (BTreeMap::<u16, (u64, u64)>::new(), Vec::new());
@@ -77,7 +68,7 @@ impl Request for CountRows {
                     None => Some(key),
                 };
                 // Rows have no other home.
-                if let Some(Home::Shard(shard)) = by.map(|by| served.partition.home(by, node.shards)) {
+                if let Some(Home::Shard(shard)) = by.map(|by| served.partition.home(by, worker.node.shards)) {
                     let counted = shards.entry(shard.0).or_default();
                     counted.0 += u64::from(served.is_index_of.is_none());
                     counted.1 += length;
