@@ -302,7 +302,8 @@ fn a_backup_that_dies_leaves_no_locks() {
     }
 }
 
-/// Transactions that are dropped after each number of polls, each of which writes rows of its own.
+/// Transactions that are dropped after each number of polls, each of which writes rows of its own. Between
+/// them, one that is not: backups look more often while there is something to apply.
 #[derive(Clone)]
 struct Abandons;
 
@@ -325,6 +326,8 @@ impl Script for Abandons {
             if has_ended {
                 break;
             }
+            let kept = worker.transact(async |tx| tx.put(tables.words, first + 6, vec![2; 8]).await);
+            kept.await.expect("rows of its own conflict with none");
         }
     }
 }
