@@ -15,7 +15,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Chances, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric, Spawner,
+    Atomicity, Chances, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric, Spawner,
 };
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -215,6 +215,12 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> E
         1 => config.chances(SLOW),
         _ => config,
     };
+    // Verbs lock and write rows where swaps are atomic with the processors'. Who dies may have written a
+    // part of a row.
+    let config = match seed % 4 {
+        0 | 1 => config,
+        _ => config.atomicity(Atomicity::Global).scattered(true).steps(Some(1)),
+    };
     let sim = Sim::<NoHtm>::new(OWNERS + 1, config);
     let (run, rings) =
         (Arc::new(Run { unwritten, is_owner, polls, ..Run::default() }), Rings { backups, ..Rings::default() });
@@ -343,4 +349,25 @@ fn undoing_all_is_found() {
 #[test]
 fn locks_that_are_freed_too_soon_are_found() {
     assert!(is_found(Mutation::UnlockedBeforeCarried, Death::After));
+}
+
+/// Moments at which verbs write rows, in clusters where they do.
+fn writing() -> impl Iterator<Item = (u64, Duration)> {
+    (0..rounds(60)).map(|round| (4 * round + 2, Duration::from_nanos(58_000 + round * 7_919 % 6_000)))
+}
+
+#[test]
+fn a_row_of_which_a_part_was_written_is_carried_out() {
+    for protocol in [Protocol::DRTM, Protocol::DRTM_H] {
+        for (seed, after) in writing() {
+            after_death(protocol, 1, seed, Death::After(after));
+        }
+    }
+}
+
+#[test]
+fn rows_that_stay_torn_are_found() {
+    let dies = |(seed, after)| after_death(Protocol::DRTM_H, 1, seed, Death::After(after));
+    let is_found = |moment| catch_unwind(|| Setup::faulty(Mutation::TornRowsLeft).run(|| dies(moment))).is_err();
+    assert!(writing().any(is_found));
 }

@@ -184,6 +184,8 @@ pub enum Mutation {
     SettledTooSoon,
     /// Locks of dead coordinators are freed before what they had decided is carried out.
     UnlockedBeforeCarried,
+    /// A row of a dead coordinator is not carried out if its version is there.
+    TornRowsLeft,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
     /// The memory of members stays open to nodes that the view is without.

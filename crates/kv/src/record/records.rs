@@ -353,6 +353,35 @@ impl<'s, E: Engine> Records<'s, E> {
         (is_held && head.incarnation() == at.place().incarnation).then(|| Version(engine.load(&header[VERSION])))
     }
 
+    /// Sets the version of a record that a holder has locked back by one. Returns it, or `None` if the
+    /// holder does not have it. A peer that died while it wrote the record may have written the version
+    /// and not all of the value: to write the value again, at that version, begins with this.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let inserted = table.insert(&mut worker, 7, b"seven")?.expect("it is new");
+    /// let (records, me) = (store.records(), worker.holder());
+    /// let Ok(seen) = table.read(7, ForHolder(me), &mut Vec::new())? else { panic!("it is there") };
+    /// assert_eq!(records.step_back(seen.at, me), None);
+    /// records.lock(seen.at, me)?;
+    /// let before = records.step_back(seen.at, me).expect("it is locked");
+    /// assert_eq!(before.next(), inserted);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn step_back(&self, at: Handle, holder: Holder) -> Option<Version> {
+        let version = self.held_version(at, holder)?;
+        let before = Version(version.0.wrapping_sub(Version::new(1).0));
+        self.region.engine().store(&self.header(at).ok()?[VERSION], before.0);
+        Some(before)
+    }
+
     /// Returns the transaction that has locked a record. `None`: the record is not locked, or the
     /// handle leads out of memory.
     ///

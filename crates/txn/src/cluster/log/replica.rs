@@ -72,16 +72,16 @@ pub(in crate::cluster) enum NotApplied {
 impl From<KvError> for NotApplied {
     fn from(error: KvError) -> Self {
         match error {
-            KvError::Full(_) | KvError::Region(RegionError::Allocate { .. }) => Self::Full,
+            KvError::Full(_) | KvError::Busy | KvError::Region(RegionError::Allocate { .. }) => Self::Full,
             _ => Self::Wrong,
         }
     }
 }
 
 impl<E: Engine> ReplicaTable<E> {
-    /// Wraps a table of the backup's database.
+    /// Wraps a table of the backup's database. A backup does not wait for locked records.
     pub(in crate::cluster) fn new(storage: Storage<E>, key_size: usize, id: Option<u16>) -> Self {
-        Self { storage, key_size, id }
+        Self { storage: storage.impatient(), key_size, id }
     }
 
     /// Returns a key as the storage takes it. `None` if it is not one of the table's.

@@ -1,7 +1,7 @@
 //! Changing to the next view, which one node of those that are left drives: see
 //! [`change`](crate::cluster::change).
 
-use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry};
+use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry, Version};
 use drtm_rdma::{Cost, Fabric, FabricError, Incarnation, NodeId};
 
 use super::{
@@ -166,8 +166,15 @@ impl Request for Carry {
             let key = KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)?;
             // Verbs of the coordinator may have written a part of the record.
             let Ok(ReadEntry { at, .. }) = storage.read::<Any, _>(key, InAnyState, &mut NoValue)? else { continue };
-            // What is unlocked was carried out.
-            if records.held_version(at, holder).is_some_and(|before| before.number() < version) {
+            // What is unlocked was carried out. Of a row that verbs have not unlocked, they may have
+            // written the version and not all of the value.
+            let is_left = match records.held_version(at, holder).map(Version::number) {
+                Some(before) if before == version && !S::has(Mutation::TornRowsLeft) => {
+                    records.step_back(at, holder).is_some()
+                }
+                before => before.is_some_and(|before| before < version),
+            };
+            if is_left {
                 let change = value.map_or(Change::Remove, Change::Put);
                 ChangedRow { table: store, key, at, change }.put(&mut bytes);
                 count += 1;
