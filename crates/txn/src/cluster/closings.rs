@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 /// Another node, as this one knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The last of its lives that was met.
+    /// The last of its lives that was met, and the one that was met before.
     met: Option<Incarnation>,
+    met_before: Option<Incarnation>,
     /// Which of its lives closes, if one does.
     closes: Option<Incarnation>,
     /// Whether all is done that others had begun there.
@@ -24,7 +25,15 @@ impl Closings {
     pub(super) fn meet(&self, node: NodeId, incarnation: Incarnation) {
         let mut all = self.0.lock();
         let known = all.entry(node).or_default();
-        known.met = known.met.max(Some(incarnation));
+        if known.met < Some(incarnation) {
+            known.met_before = known.met.replace(incarnation);
+        }
+    }
+
+    /// Returns the last life of a node that was met and has ended, since a later one is here.
+    pub(super) fn ended(&self, node: NodeId, here: Incarnation) -> Option<Incarnation> {
+        let known = self.0.lock().get(&node).copied()?;
+        [known.met, known.met_before].into_iter().flatten().find(|life| *life < here)
     }
 
     /// Returns whether a life of a node was met.
@@ -76,5 +85,9 @@ mod tests {
         assert!(closings.has_met(node, second) && !closings.has_met(node, first));
         assert!(closings.is_done(node, first) && !closings.is_done(node, second));
         assert_eq!(closings.nodes(), [node]);
+        assert_eq!(closings.ended(node, first), None);
+        assert_eq!(closings.ended(node, second), Some(first), "it has come back, and was met");
+        assert_eq!(closings.ended(node, Incarnation(3)), Some(second), "it has come back");
+        assert_eq!(closings.ended(NodeId(2), second), None);
     }
 }

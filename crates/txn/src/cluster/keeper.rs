@@ -69,7 +69,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 if node != self.id() {
                     // It tells its view. If it cannot be asked, it is looked again.
                     self.meet_anew(node);
-                    let _ = self.greet(node).await;
+                    let _ = self.in_time(node, self.patience(), self.greet(node)).await;
                 }
                 continue;
             }
@@ -292,6 +292,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let others = self.node.closings.nodes().into_iter().filter(|node| !view.has(*node));
         let others = others.filter_map(|node| match self.endpoint().presence(node) {
             Presence::Died(incarnation) => Some((node, incarnation)),
+            // It may be back before anybody has looked.
+            Presence::Here(now) | Presence::Suspected(now) => Some((node, self.node.closings.ended(node, now)?)),
             _ => None,
         });
         let is_new =
