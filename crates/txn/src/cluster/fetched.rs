@@ -297,12 +297,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Looks again at what is neither locked nor leased, and then confirms the leases. If both
-    /// hold, all that was read was so at one moment in between.
+    /// Looks again at what is neither locked nor leased, and then confirms the leases, also that on
+    /// the view. If all hold, all that was read was so at one moment in between.
     async fn confirm(&mut self) -> Result<(), Error> {
         if !S::has(Mutation::CommitWithoutValidation) {
             self.check(|row| !row.is_written() && !row.may_be_locked() && row.lease == 0).await?;
         }
+        self.check_lease()?;
         match &self.state {
             Some(state) => self.worker.confirm(state),
             None => Ok(()),
