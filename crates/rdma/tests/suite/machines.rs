@@ -501,6 +501,21 @@ fn a_second_process_with_a_nodes_number_is_refused_by_all() {
     assert_eq!(endpoint.presence(holder), Presence::Here(mapped.incarnation()));
 }
 
+/// A node that goes on though it was revoked knows that, and takes the other one for living.
+#[test]
+fn a_node_that_is_revoked_hears_of_it() {
+    let addresses = Addresses::new();
+    let [first, second] = [0, 1].map(|node| join(&NoHtm, &addresses.config(NodeId(node), 1)));
+    let endpoint = second.endpoint(NodeId(1)).expect("room");
+    assert!(!endpoint.is_refused_by(NodeId(0)));
+    while !first.revoke(NodeId(0), NodeId(1), Incarnation(1)).expect("it is another node") {
+        std::thread::yield_now();
+    }
+    let heard = endpoint.until(|| endpoint.is_refused_by(NodeId(0)));
+    block_on(&endpoint, endpoint.before(endpoint.now() + PATIENCE, heard)).expect("it is told");
+    assert!(!matches!(endpoint.presence(NodeId(0)), Presence::Died(_)));
+}
+
 /// Connections break at any moment. What was acknowledged has happened once; of the rest, each once
 /// or not at all.
 #[test]

@@ -25,6 +25,7 @@ use super::{
     bell::{Interest, Ready},
     connection::{Connection, Links, Liveness, Role},
     dial::Wire,
+    hello::LinkMessage,
     responder::Hand,
     shared::{Peer, Shared, is_over},
     shares::Shares,
@@ -229,8 +230,11 @@ impl<E: Engine> Service<E> {
             }
         }
         if let Some(linked) = self.links.linked[index].take()
-            && let Some(link) = self.take(linked)
+            && let Some(mut link) = self.take(linked)
         {
+            // If it goes on, it takes the end of its link for the other node's end, unless it hears this.
+            link.wire.out.frames().push(LinkMessage::Refusal as u8);
+            let _ = link.wire.flush();
             self.close(link, None);
         }
         self.cut_off(node, incarnation);
