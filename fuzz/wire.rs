@@ -25,18 +25,23 @@ pub(crate) fn ring(bytes: &[u8]) {
     let mut words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     read_ring(&words);
     // Counts that make sense, wherever they are: noise has none.
-    let Some(data) = words.len().checked_sub(untrusted::RING_HEAD).filter(|data| *data > 0) else { return };
+    let Some(data) = words.len().checked_sub(untrusted::RING_HEAD).filter(|data| *data >= LINE) else { return };
     let size = 1_u64 << data.ilog2();
-    words[0] = words[8].wrapping_add(words[0] % (size + 1));
+    let whole_lines = |word: u64| word & !(LINE as u64 - 1);
+    words[8] = whole_lines(words[8]);
+    words[0] = words[8].wrapping_add(whole_lines(words[0] % (size + 1)));
     read_ring(&words);
     words[8] = 0_u64.wrapping_sub(words[8] % size);
-    words[0] = words[8].wrapping_add(words[1] % (size + 1));
+    words[0] = words[8].wrapping_add(whole_lines(words[1] % (size + 1)));
     read_ring(&words);
 }
 
+/// The least words of a ring.
+const LINE: usize = 8;
+
 fn read_ring(words: &[u64]) {
     let (frames, is_sound) = untrusted::frames(words);
-    let Some(data) = words.len().checked_sub(untrusted::RING_HEAD).filter(|data| *data > 0) else { return };
+    let Some(data) = words.len().checked_sub(untrusted::RING_HEAD).filter(|data| *data >= LINE) else { return };
     // Written again in the same place, they are found again.
     let Some(again) = untrusted::ring(1 << data.ilog2(), words[8], &frames) else {
         panic!("what was in a ring of this size fits one: {frames:?}");

@@ -1,7 +1,7 @@
 //! The readers of other processes' bytes, for fuzz targets and their corpora (`fuzz/`). They are
 //! not part of the interface.
 
-use drtm_htm::{Engine, NoHtm, Word};
+use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word};
 
 use crate::{
     Incarnation, NodeId, Offset, RegionId,
@@ -35,11 +35,12 @@ impl Frame {
     }
 }
 
-/// Returns the words of a ring with these frames, the first of them at a position. `None` if they
-/// do not fit.
+/// Returns the words of a ring with these frames, the first of them at the line with a position.
+/// `None` if they do not fit.
 #[must_use]
 pub fn ring(words: usize, position: u64, frames: &[Frame]) -> Option<Vec<u64>> {
     let ring: Vec<Word> = (0..DATA + words.next_power_of_two()).map(|_| Word::new(0)).collect();
+    let position = position & !(LINE_WORDS as u64 - 1);
     NoHtm.store(&ring[0], position);
     NoHtm.store(&ring[8], position);
     let mut producer = Producer::new(&ring);
@@ -56,14 +57,17 @@ pub fn ring(words: usize, position: u64, frames: &[Frame]) -> Option<Vec<u64>> {
 #[must_use]
 pub fn frames(ring: &[u64]) -> (Vec<Frame>, bool) {
     let mut found = Vec::new();
-    let Some(data) = ring.len().checked_sub(DATA).filter(|data| *data > 0) else { return (found, false) };
+    let Some(data) = ring.len().checked_sub(DATA).filter(|data| *data >= LINE_WORDS) else { return (found, false) };
     // The number of words is a power of two.
     let ring: Vec<Word> = ring[..DATA + (1 << data.ilog2())].iter().map(|value| Word::new(*value)).collect();
     let (mut consumer, mut bytes) = (Consumer::new(&ring), Vec::new());
+    let (started, size) = (consumer.position(), (ring.len() - DATA) as u64);
     let is_sound = loop {
         match consumer.pop(&ring, &mut bytes) {
+            // One that overlaps the first is not of a ring.
+            Ok(Some(_)) if consumer.position().wrapping_sub(started) > size => break false,
             Ok(Some(head)) => found.push(Frame { head, bytes: bytes.clone() }),
-            Ok(None) => break true,
+            Ok(None) => break NoHtm.load(&ring[0]) == consumer.position(),
             Err(_) => break false,
         }
     };

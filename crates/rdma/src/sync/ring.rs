@@ -3,18 +3,21 @@
 //! ```text
 //! word  0        tail: words ever written; the producer's
 //!       8        head: words ever freed; the consumer's
-//!       16..     the frames, of which each is a head of three words and its bytes, rounded up to words; it may wrap around
+//!       16..     the frames, each of whole lines: a head of three words, and its bytes
 //! ```
 //!
-//! A frame is published by one store of the tail: a producer that dies before it has written
-//! nothing, and one that dies after it has written all. A consumer that dies frees nothing more,
-//! and the producer finds the ring full.
+//! A frame is published by one store of its first word, which is zero until then. The consumer
+//! waits for that word, so a short frame comes with it, in one line, and no other line goes from
+//! processor to processor. The consumer clears the first word of each line that it frees. A
+//! producer that dies before the store has written nothing, and one that dies after it has written
+//! all. A consumer that dies frees nothing more, and the producer finds the ring full.
 //!
-//! Each side keeps its own count in its own memory and only stores it. It reads the other side's
-//! count, and trusts it only within bounds. A ring with invalid counts or lengths is [`Corrupt`],
-//! and is not read any more. Whatever they are, no word outside the ring is accessed.
+//! Each side keeps its own count in its own memory and only stores it: the next one in its place
+//! continues there. The producer reads the other side's count, and trusts it only within bounds. A
+//! frame with an invalid head makes a ring [`Corrupt`], and it is not read any more. Whatever its
+//! words are, no word outside the ring is accessed.
 
-use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word, prefetch_at};
+use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word};
 
 use crate::{endpoint::port::Ticket, fabric::die, words_for};
 
@@ -86,8 +89,21 @@ impl FrameHead {
 pub(crate) struct Corrupt;
 
 /// Returns the words that a frame of this many bytes needs.
-pub(crate) const fn frame_words(bytes: usize) -> u64 {
-    (FRAME_HEAD + words_for(bytes)) as u64
+const fn frame_words(bytes: usize) -> u64 {
+    (FRAME_HEAD + words_for(bytes)).next_multiple_of(LINE_WORDS) as u64
+}
+
+/// Returns a count that one side has stored, as it must be.
+fn count(ring: &[Word], of: usize) -> u64 {
+    // It is a multiple of lines, unless it is damaged.
+    NoHtm.load(&ring[of]) & !(LINE_WORDS as u64 - 1)
+}
+
+/// Returns the first word of the frame at a position.
+#[inline(always)]
+fn first(data: &[Word], position: u64) -> &Word {
+    // The number of words is a power of two.
+    &data[(position & (data.len() as u64 - 1)) as usize]
 }
 
 /// Returns `count` words from a position on: at most two pieces.
@@ -98,30 +114,16 @@ fn pieces(data: &[Word], position: u64, count: usize) -> (&[Word], &[Word]) {
     (&data[start..start + first], &data[..count - first])
 }
 
-/// Returns the data of a ring, whose size must be a power of two.
+/// Returns the data of a ring, whose size must be a power of two, and a line at least.
 fn data(ring: &[Word]) -> &[Word] {
     let data = &ring[DATA..];
-    debug_assert!(data.len().is_power_of_two());
+    debug_assert!(data.len().is_power_of_two() && data.len() >= LINE_WORDS);
     data
 }
 
-/// Writes a frame that does not wrap around.
-#[inline(always)]
-fn write(there: &[Word; FRAME_HEAD], body: &[Word], head: [u64; FRAME_HEAD], bytes: &[u8]) {
-    for (word, value) in there.iter().zip(head) {
-        NoHtm.store_relaxed(word, value);
-    }
-    NoHtm.store_bytes(body, bytes);
-}
-
-/// Writes a frame to the end of the data and to its beginning.
+/// Writes bytes to the end of the data and to its beginning.
 #[cold]
-fn write_wrapped(first: &[Word], second: &[Word], head: [u64; FRAME_HEAD], bytes: &[u8]) {
-    for (word, value) in first.iter().chain(second).zip(head) {
-        NoHtm.store_relaxed(word, value);
-    }
-    let at = FRAME_HEAD.min(first.len());
-    let (first, second) = (&first[at..], &second[FRAME_HEAD - at..]);
+fn store_wrapped(first: &[Word], second: &[Word], bytes: &[u8]) {
     let (before, after) = bytes.split_at(bytes.len().min(8 * first.len()));
     NoHtm.store_bytes(first, before);
     NoHtm.store_bytes(second, after);
@@ -146,7 +148,7 @@ pub(crate) struct Producer {
 impl Producer {
     /// Continues at the ring's position. An earlier producer of the ring must have ended.
     pub(crate) fn new(ring: &[Word]) -> Self {
-        Self { tail: NoHtm.load(&ring[TAIL]), head: NoHtm.load(&ring[HEAD]) }
+        Self { tail: count(ring, TAIL), head: count(ring, HEAD) }
     }
 
     /// Returns whether the consumer has taken all frames.
@@ -166,13 +168,20 @@ impl Producer {
             }
         }
         die::site("frame.begun");
-        let (first, second) = pieces(data, self.tail, words as usize);
-        match first.split_first_chunk() {
-            // Most frames do not wrap around.
-            Some((there, body)) if second.is_empty() => write(there, body, head.packed(bytes.len()), bytes),
-            _ => write_wrapped(first, second, head.packed(bytes.len()), bytes),
+        let (there, rest) = pieces(data, self.tail, FRAME_HEAD + words_for(bytes.len()));
+        // A head is in one line.
+        let (there, body) = there.split_at(FRAME_HEAD);
+        let [published, of_the_caller @ ..] = head.packed(bytes.len());
+        for (word, value) in there[1..].iter().zip(of_the_caller) {
+            NoHtm.store_relaxed(word, value);
+        }
+        if rest.is_empty() {
+            NoHtm.store_bytes(body, bytes);
+        } else {
+            store_wrapped(body, rest, bytes);
         }
         die::site("frame.filled");
+        NoHtm.store(&there[0], published);
         // The initial count of the ring may be damaged, and near its maximum.
         self.tail = self.tail.wrapping_add(words);
         NoHtm.store(&ring[TAIL], self.tail);
@@ -190,51 +199,49 @@ pub(crate) struct Consumer {
 impl Consumer {
     /// Continues at the ring's position. An earlier consumer of the ring must have ended.
     pub(crate) fn new(ring: &[Word]) -> Self {
-        Self { head: NoHtm.load(&ring[HEAD]) }
+        Self { head: count(ring, HEAD) }
     }
 
-    /// Returns whether the ring is empty. It only loads the tail, and prefetches the next frame: if
-    /// there is one, both come from the producer's cache at the same time.
+    /// Returns whether the ring is empty.
     #[inline]
     pub(crate) fn is_empty(&self, ring: &[Word]) -> bool {
-        let data = data(ring);
-        let next = data.as_ptr().wrapping_add((self.head & (data.len() as u64 - 1)) as usize);
-        prefetch_at(next);
-        prefetch_at(next.wrapping_add(LINE_WORDS));
-        NoHtm.load(&ring[TAIL]) == self.head
+        NoHtm.load(first(data(ring), self.head)) == 0
+    }
+
+    /// Returns how many words it has freed.
+    #[cfg(all(feature = "tcp", not(feature = "model")))]
+    pub(crate) fn position(&self) -> u64 {
+        self.head
     }
 
     /// Takes a frame, whose bytes replace those in `into`. Returns `None` if the ring is empty.
     pub(crate) fn pop(&mut self, ring: &[Word], into: &mut Vec<u8>) -> Result<Option<FrameHead>, Corrupt> {
-        let there = NoHtm.load(&ring[TAIL]).wrapping_sub(self.head);
-        if there == 0 {
+        let data = data(ring);
+        let published = NoHtm.load(first(data, self.head));
+        if published == 0 {
             return Ok(None);
         }
-        let data = data(ring);
-        if there > data.len() as u64 || there < FRAME_HEAD as u64 {
-            return Err(Corrupt);
-        }
-        let (first, second) = pieces(data, self.head, FRAME_HEAD);
-        let mut words = [0; FRAME_HEAD];
-        for (value, word) in words.iter_mut().zip(first.iter().chain(second)) {
-            *value = NoHtm.load_relaxed(word);
-        }
+        let (there, _) = pieces(data, self.head, FRAME_HEAD);
+        let words = [published, NoHtm.load_relaxed(&there[1]), NoHtm.load_relaxed(&there[2])];
         let (head, bytes) = FrameHead::unpacked(words).ok_or(Corrupt)?;
         let words = frame_words(bytes);
-        if words > there {
+        if words > data.len() as u64 {
             return Err(Corrupt);
         }
-        let (first, second) = pieces(data, self.head.wrapping_add(FRAME_HEAD as u64), words as usize - FRAME_HEAD);
+        let (first_part, second) = pieces(data, self.head.wrapping_add(FRAME_HEAD as u64), words_for(bytes));
         // Only what it was too short for is filled with zeros.
         into.resize(bytes, 0);
         if second.is_empty() {
-            NoHtm.load_bytes(first, into);
+            NoHtm.load_bytes(first_part, into);
         } else {
-            load_wrapped(first, second, into);
+            load_wrapped(first_part, second, into);
         }
         die::site("receive.taken");
+        for line in (0..words).step_by(LINE_WORDS) {
+            NoHtm.store_relaxed(first(data, self.head.wrapping_add(line)), 0);
+        }
         self.head = self.head.wrapping_add(words);
-        // This is a release: the producer may overwrite the frame after it was copied.
+        // This is a release: the producer may overwrite the frame after it was copied and cleared.
         NoHtm.store(&ring[HEAD], self.head);
         die::site("receive.freed");
         Ok(Some(head))
@@ -330,7 +337,7 @@ mod model {
     use crate::sync::explore;
 
     fn ring() -> Arc<Vec<Word>> {
-        Arc::new((0..DATA + 8).map(|_| Word::new(0)).collect())
+        Arc::new((0..DATA + 2 * LINE_WORDS).map(|_| Word::new(0)).collect())
     }
 
     fn head(number: u32) -> FrameHead {
@@ -380,6 +387,6 @@ mod model {
     #[test]
     #[should_panic]
     fn a_frame_published_too_early_is_found() {
-        exchange(|ring| NoHtm.store(&ring[TAIL], frame_words(5)));
+        exchange(|ring| NoHtm.store(&ring[DATA], head(1).packed(5)[0]));
     }
 }

@@ -72,10 +72,10 @@ fn write_corpus() {
         numbered.map(|(length, number)| Frame::new(number, vec![number as u8; *length])).collect()
     };
     ring("empty", 32, 0, &[]);
-    ring("whole", 32, 5, &frames(&[0, 8, 30, 1]));
-    ring("wraps", 32, 3 * 32 + 29, &frames(&[5, 60, 17, 0]));
-    ring("full", 16, 7, &frames(&[0, 0, 56]));
-    ring("late", 32, u64::MAX - 4, &frames(&[20, 20, 20]));
+    ring("whole", 32, 8, &frames(&[0, 8, 30, 1]));
+    ring("wraps", 64, 3 * 64 + 48, &frames(&[5, 60, 17, 0]));
+    ring("full", 32, 8, &frames(&[0, 0, 56]));
+    ring("late", 32, u64::MAX - 7, &frames(&[20, 20, 20]));
     let mut torn = ring("torn", 32, 0, &frames(&[40, 8]));
     torn[8 * untrusted::RING_HEAD..][..4].copy_from_slice(&4000_u32.to_le_bytes());
     write("ring", "torn", &torn);

@@ -1,6 +1,6 @@
 //! The rings that lead to an endpoint, of one kind of traffic.
 
-use drtm_htm::{Engine, NoHtm};
+use drtm_htm::{Engine, LINE_WORDS, NoHtm};
 
 use crate::{
     NodeId, Offset,
@@ -32,7 +32,9 @@ impl InRing {
     /// Opens a ring at the place that a peer has announced. `None` if it is invalid.
     fn open(from: (NodeId, u16), announced: Announced, control: &Control) -> Option<Self> {
         let head = control.ring(announced.at, DATA).ok()?;
-        let size = usize::try_from(NoHtm.load(&head[SIZE])).ok().filter(|size| size.is_power_of_two())?;
+        let size = usize::try_from(NoHtm.load(&head[SIZE]))
+            .ok()
+            .filter(|size| size.is_power_of_two() && *size >= LINE_WORDS)?;
         let words = DATA.checked_add(size)?;
         let consumer = Consumer::new(control.ring(announced.at, words).ok()?);
         Some(Self { from, announced, control: control.clone(), at: announced.at, words, consumer })

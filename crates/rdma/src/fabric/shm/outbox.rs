@@ -61,13 +61,14 @@ impl OutRing {
         // incarnation that has left may still be read.
         let dead = |incarnation| shared.life_of(to.node(), incarnation).is_none_or(|life| life.has_died());
         let at = match made {
-            Some((incarnation, at)) if dead(incarnation) => at,
+            Some((incarnation, at)) if dead(incarnation) => {
+                control.ring(at, words).ok()?.iter().for_each(|word| NoHtm.store(word, 0));
+                at
+            }
+            // Of zeros.
             _ => control.region().extend(8 * words as u64, 64).ok()?,
         };
         let ring = control.ring(at, words).ok()?;
-        for word in &ring[..DATA] {
-            NoHtm.store(word, 0);
-        }
         NoHtm.store(&ring[SIZE], shared.config.ring_words as u64);
         die::site("ring.made");
         outbox.made.insert(key, (to.incarnation(), at));
