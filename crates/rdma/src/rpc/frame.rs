@@ -118,7 +118,8 @@ pub(crate) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Enc
     if usize::from(count) == MOST_CALLS {
         return None;
     }
-    (procedure, 0_u32).encode(into);
+    let [low, high] = procedure.to_le_bytes();
+    into.extend_from_slice(&[low, high, 0, 0, 0, 0]);
     request.encode(into);
     if into.len() > most {
         into.truncate(before);
@@ -149,7 +150,7 @@ pub(crate) fn seal_replies(into: &mut [u8], tag: u64) {
 /// Appends a result. `put` appends its reply.
 pub(crate) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut Vec<u8>) -> Status) {
     let before = into.len();
-    (0_u8, 0_u32).encode(into);
+    into.extend_from_slice(&[0; 5]);
     let mut status = put(into);
     if into.len() > most {
         into.truncate(before + 5);
