@@ -79,10 +79,6 @@ pub struct Args {
     #[arg(long)]
     lossy: bool,
 
-    /// Start processes of clients again that were killed before the others know of their death
-    #[arg(long)]
-    at_once: bool,
-
     /// Seconds to run: the last round, or repair, is completed
     #[arg(long, value_parser = seconds, default_value = "10", value_name = "S")]
     secs: Duration,
@@ -105,18 +101,11 @@ impl Args {
         if self.lossy && !self.fabric.is_simulated() {
             return refused("--lossy", "real processes", "leave it out, or use --fabric sim");
         }
-        if self.at_once && self.fabric.is_simulated() {
-            return refused("--at-once", "simulated nodes", "leave it out, or use --fabric shm or tcp");
-        }
         let end = Instant::now() + self.secs;
         let tally = match self.fabric {
             FabricName::Sim(profile) => rounds::soak::<Plain>(self.shape(1), (profile, self.lossy), seed, end)?,
-            FabricName::Shm => {
-                processes::soak(self.shape(3_000), (processes::Way::Shm, self.at_once), seed, self.secs)?
-            }
-            FabricName::Tcp => {
-                processes::soak(self.shape(1_000), (processes::Way::Tcp, self.at_once), seed, self.secs)?
-            }
+            FabricName::Shm => processes::soak(self.shape(3_000), processes::Way::Shm, seed, self.secs)?,
+            FabricName::Tcp => processes::soak(self.shape(1_000), processes::Way::Tcp, seed, self.secs)?,
             _ => return refused("--fabric", "soak failover", "use sim, shm or tcp, where nodes can be killed"),
         };
         tally.print(self, report)

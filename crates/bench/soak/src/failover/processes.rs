@@ -112,8 +112,6 @@ struct Cluster {
     view: Seen,
     is_open: bool,
     awaited: Option<Awaited>,
-    /// Whether clients that are killed start again before the others know of their death.
-    at_once: bool,
     /// Whether clients are to end: also those of nodes that start again meanwhile.
     is_over: bool,
     left: Option<Left>,
@@ -127,10 +125,10 @@ fn failed(why: impl ToString) -> Error {
 }
 
 /// Runs a cluster, and ends its nodes in turn.
-pub(super) fn soak(shape: Shape, (way, at_once): (Way, bool), seed: u64, secs: Duration) -> Result<Tally, Error> {
+pub(super) fn soak(shape: Shape, way: Way, seed: u64, secs: Duration) -> Result<Tally, Error> {
     let mut random = Rng::with_seed(seed);
     let _progress = Progress::spinner("killing");
-    let mut cluster = Cluster::new(shape, (way, at_once), seed)?;
+    let mut cluster = Cluster::new(shape, way, seed)?;
     if let Err(finding) = cluster.opens()? {
         cluster.tally.is_stuck(finding);
         return Ok(cluster.tally);
@@ -165,7 +163,7 @@ pub(super) fn soak(shape: Shape, (way, at_once): (Way, bool), seed: u64, secs: D
 }
 
 impl Cluster {
-    fn new(shape: Shape, (way, at_once): (Way, bool), seed: u64) -> Result<Self, Error> {
+    fn new(shape: Shape, way: Way, seed: u64) -> Result<Self, Error> {
         let directory = env::temp_dir().join(format!("drtm-soak-failover-{}-{seed}", std::process::id()));
         fs::create_dir_all(&directory).map_err(failed)?;
         let directory = Own(directory);
@@ -201,7 +199,6 @@ impl Cluster {
             view: Seen::default(),
             is_open: false,
             awaited: None,
-            at_once,
             is_over: false,
             left: None,
             tally: Tally::default(),

@@ -122,8 +122,9 @@ fn crash<S: Config<Engine = NoHtm>>(
     let died = cluster.elapsed();
     cluster.crash(node)?;
     tally.kills += 1;
-    // Some are back before their death is known.
-    cluster.run_for(Duration::from_nanos(random.u64(100_000..5_000_000)));
+    // Some are back before their death is known, or at once.
+    let away = if random.bool() { random.u64(0..5_000_000) } else { random.u64(0..4) * 100_000 };
+    cluster.run_for(Duration::from_nanos(away));
     cluster.restart(node)?;
     tally.restarts += 1;
     if node.0 < shape.owners {
@@ -163,9 +164,11 @@ fn silence<S: Config<Engine = NoHtm>>(
         cluster.pause(node, lasts)?;
     } else {
         tally.partitions += 1;
-        // A client can be on the side of a minority, too.
+        // A client can be on the side of a minority, too. Clients count among the nodes that are lost at
+        // a time: with one backup, an owner is lost alone.
         let client = NodeId(shape.owners + random.u16(0..shape.clients));
-        if random.bool() && client != node {
+        let may_be_two = shape.backups > 1 || node.0 >= shape.owners;
+        if random.bool() && client != node && may_be_two {
             silent.push(client);
         }
         cluster.cut_off(&silent, lasts)?;
