@@ -302,8 +302,8 @@ fn a_backup_that_dies_leaves_no_locks() {
     }
 }
 
-/// Transactions that are dropped after each number of polls, each of which writes rows of its own. Between
-/// them, one that is not: backups look more often while there is something to apply.
+/// Transactions that are dropped after each number of polls, each of which writes rows of its own.
+/// Between them, one that is not: backups look more often while there is something to apply.
 #[derive(Clone)]
 struct Abandons;
 

@@ -67,8 +67,10 @@
 //!    subscriber is under way. A read that comes [after a publication](Execution::TwoRounds) begins
 //!    with one, at the same moment.
 //!
-//! Then the transactions are serializable as a whole. Deferred additions do not keep the order of
-//! real time: a transaction that begins after a publisher has ended may not see them.
+//! Then the transactions are serializable as a whole. The order that explains them need not be that
+//! of real time: a transaction that has seen a piece of another one may end before that one's next
+//! piece has run, which another transaction that begins then does not see. Nor do deferred additions
+//! keep that order: a transaction that begins after a publisher has ended may not see them.
 
 #![forbid(unsafe_code)]
 

@@ -353,9 +353,10 @@ impl<'s, E: Engine> Records<'s, E> {
         (is_held && head.incarnation() == at.place().incarnation).then(|| Version(engine.load(&header[VERSION])))
     }
 
-    /// Sets the version of a record that a holder has locked back by one. Returns it, or `None` if the
-    /// holder does not have it. A peer that died while it wrote the record may have written the version
-    /// and not all of the value: to write the value again, at that version, begins with this.
+    /// Sets the version of a record that a holder has locked back by one. Returns it, or `None` if
+    /// the holder does not have it. A peer that died while it wrote the record may have written the
+    /// version and not all of the value: to write the value again, at that version, begins with
+    /// this.
     ///
     /// # Example
     ///

@@ -164,8 +164,8 @@ fn silence<S: Config<Engine = NoHtm>>(
         cluster.pause(node, lasts)?;
     } else {
         tally.partitions += 1;
-        // A client can be on the side of a minority, too. Clients count among the nodes that are lost at
-        // a time: with one backup, an owner is lost alone.
+        // A client can be on the side of a minority, too. Clients count among the nodes that are
+        // lost at a time: with one backup, an owner is lost alone.
         let client = NodeId(shape.owners + random.u16(0..shape.clients));
         let may_be_two = shape.backups > 1 || node.0 >= shape.owners;
         if random.bool() && client != node && may_be_two {

@@ -232,7 +232,8 @@ impl<E: Engine> Service<E> {
         if let Some(linked) = self.links.linked[index].take()
             && let Some(mut link) = self.take(linked)
         {
-            // If it goes on, it takes the end of its link for the other node's end, unless it hears this.
+            // If it goes on, it takes the end of its link for the other node's end, unless it hears
+            // this.
             link.wire.out.frames().push(LinkMessage::Refusal as u8);
             let _ = link.wire.flush();
             self.close(link, None);

@@ -166,8 +166,8 @@ impl Request for Carry {
             let key = KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)?;
             // Verbs of the coordinator may have written a part of the record.
             let Ok(ReadEntry { at, .. }) = storage.read::<Any, _>(key, InAnyState, &mut NoValue)? else { continue };
-            // What is unlocked was carried out. Of a row that verbs have not unlocked, they may have
-            // written the version and not all of the value.
+            // What is unlocked was carried out. Of a row that verbs have not unlocked, they may
+            // have written the version and not all of the value.
             let is_left = match records.held_version(at, holder).map(Version::number) {
                 Some(before) if before == version && !S::has(Mutation::TornRowsLeft) => {
                     records.step_back(at, holder).is_some()

@@ -22,8 +22,8 @@ impl Cluster {
         self.told[first..first + COROUTINES as usize].iter().any(|told| told.acknowledged > 0)
     }
 
-    /// Kills a node, and starts it again: an owner when others serve its rows, a client at once or when
-    /// the others have changed the view. Returns what does not end.
+    /// Kills a node, and starts it again: an owner when others serve its rows, a client at once or
+    /// when the others have changed the view. Returns what does not end.
     pub(super) fn kill(&mut self, node: u16) -> Result<Result<(), String>, Error> {
         let (before, number) = (self.view.life(node), self.view.number);
         let life = &mut self.lives[usize::from(node)];
