@@ -42,7 +42,6 @@ mod stopped;
 mod takeover;
 mod threads;
 mod uncertain;
-mod unmet;
 mod view_changes;
 mod views;
 mod visitors;

@@ -186,8 +186,6 @@ pub enum Mutation {
     UnlockedBeforeCarried,
     /// A row of a dead coordinator is not carried out if its version is there.
     TornRowsLeft,
-    /// The leader of a view is not told of nodes that others have met, and that have died.
-    EndsNotTold,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
     /// The memory of members stays open to nodes that the view is without.

@@ -286,7 +286,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns the members that are gone, and other nodes that have died since the view began.
-    pub(super) fn dead(&self, view: &View) -> Vec<(NodeId, Incarnation)> {
+    fn dead(&self, view: &View) -> Vec<(NodeId, Incarnation)> {
         let changing = &self.node.home.changing;
         let members = view.members().iter().filter_map(|member| Some((member.node, self.gone(member)?)));
         let others = self.node.closings.nodes().into_iter().filter(|node| !view.has(*node));

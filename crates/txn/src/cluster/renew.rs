@@ -10,14 +10,14 @@ use std::{
 };
 
 use drtm_membership::Heartbeat;
-use drtm_rdma::{Fabric, Incarnation, NodeId, Presence};
+use drtm_rdma::{Fabric, NodeId, Presence};
 
 use super::{
     coordinator::Coordinator,
     requests::tenure::{AskFor, Renew},
     tenure::Tenure,
 };
-use crate::{Config, Error, mutation::Mutation};
+use crate::{Config, Error};
 
 /// How often another worker of the node looks whether it is to do something that one does.
 const TURN_AFTER: Duration = Duration::from_millis(10);
@@ -79,12 +79,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     async fn ask_lease(&self, tenure: &Tenure, (leader, view, heard): (NodeId, u32, u64)) -> Result<(), Error> {
         let until = self.endpoint().now() + tenure.terms.lease / 2;
         self.in_time(leader, until, self.greet(leader)).await?;
-        let met = self.dead(&self.node.view.view());
-        let is_told =
-            |(node, _): &(NodeId, Incarnation)| !self.node.view.view().has(*node) && !S::has(Mutation::EndsNotTold);
-        let (node, ended) = met.into_iter().find(is_told).unwrap_or((leader, Incarnation(0)));
-        let body = AskFor { view, heard, node: node.0, ended: ended.0 };
-        let heartbeat = self.call::<Renew, _>(leader, body, Heartbeat::from);
+        let heartbeat = self.call::<Renew, _>(leader, AskFor { view, heard }, Heartbeat::from);
         let heartbeat = self.in_time(leader, until, heartbeat).await?;
         tenure.hear(self.endpoint().now(), view, heartbeat);
         Ok(())

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use drtm_membership::Heartbeat;
-use drtm_rdma::{Cost, Fabric, Incarnation, NodeId};
+use drtm_rdma::{Cost, Fabric, Incarnation};
 
 use super::{Answer, Binds, On, Request, Serving};
 use crate::cluster::{Refusal, wire::messages};
 
 messages! {
     /// Asks for a lease on a view, and says which heartbeat the node has heard last: zero for none.
-    /// Tells of a life of a node that the caller has met, and that has ended: zero for none.
-    AskFor { view: u32, heard: u64, node: u16, ended: u32, }
+    AskFor { view: u32, heard: u64, }
     /// A heartbeat: its number, and if a lease is granted, from which one it counts and for how
     /// long, in nanoseconds.
     Beat { number: u64, from: u64, lasts: u64, }
@@ -47,10 +46,6 @@ impl Request for Renew {
         if here.is_some_and(|incarnation| node.view.view().has_other_life(caller, incarnation)) {
             // What the other life has promised is not this one's.
             return Err(Refusal::OtherView);
-        }
-        if body.ended > 0 {
-            // The leader may never have met it.
-            node.closings.meet(NodeId(body.node), Incarnation(body.ended));
         }
         // A node that has acknowledged the next view grants nothing in this one.
         let is_between = node.view.is_between();
