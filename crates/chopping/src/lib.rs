@@ -69,8 +69,9 @@
 //!
 //! Then the transactions are serializable as a whole. The order that explains them need not be that
 //! of real time: a transaction that has seen a piece of another one may end before that one's next
-//! piece has run, which another transaction that begins then does not see. Nor do deferred additions
-//! keep that order: a transaction that begins after a publisher has ended may not see them.
+//! piece has run, which another transaction that begins then does not see. Nor do deferred
+//! additions keep that order: a transaction that begins after a publisher has ended may not see
+//! them.
 
 #![forbid(unsafe_code)]
 
