@@ -215,8 +215,8 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> E
         1 => config.chances(SLOW),
         _ => config,
     };
-    // Verbs lock and write rows where swaps are atomic with the processors'. Who dies may have
-    // written a part of a row.
+    // Verbs lock and write rows where swaps are atomic with the processors'. A node that dies may
+    // have written a part of a row.
     let config = match seed % 4 {
         0 | 1 => config,
         _ => config.atomicity(Atomicity::Global).scattered(true).steps(Some(1)),

@@ -292,7 +292,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let others = self.node.closings.nodes().into_iter().filter(|node| !view.has(*node));
         let others = others.filter_map(|node| match self.endpoint().presence(node) {
             Presence::Died(incarnation) => Some((node, incarnation)),
-            // It may be back before anybody has looked.
+            // It may be back before its death was seen.
             Presence::Here(now) | Presence::Suspected(now) => Some((node, self.node.closings.ended(node, now)?)),
             _ => None,
         });

@@ -57,7 +57,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let out = || Err(ClusterError::Evicted { may_have_happened: is_in_doubt }.into());
         let node = &self.node;
         match &ended {
-            // Whatever is in its way: nobody may ever take that out of it.
+            // It is of no use to run again: what is in its way may stay for ever.
             Err(Error::Conflict(_)) if self.is_out() => out(),
             Err(Error::Conflict(Conflict::View)) if node.view.is_between() || !self.may_serve() => {
                 let _ = self.pause_until(|| !node.view.is_between() && self.may_serve() || self.is_out()).await;

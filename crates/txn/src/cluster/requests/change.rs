@@ -1,7 +1,9 @@
 //! Changing to the next view, which one node of those that are left drives: see
 //! [`change`](crate::cluster::change).
 
-use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry, Version};
+use std::cmp::Ordering;
+
+use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry};
 use drtm_rdma::{Cost, Fabric, FabricError, Incarnation, NodeId};
 
 use super::{
@@ -166,19 +168,17 @@ impl Request for Carry {
             let key = KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)?;
             // Verbs of the coordinator may have written a part of the record.
             let Ok(ReadEntry { at, .. }) = storage.read::<Any, _>(key, InAnyState, &mut NoValue)? else { continue };
-            // What is unlocked was carried out. Of a row that verbs have not unlocked, they may
-            // have written the version and not all of the value.
-            let is_left = match records.held_version(at, holder).map(Version::number) {
-                Some(before) if before == version && !S::has(Mutation::TornRowsLeft) => {
-                    records.step_back(at, holder).is_some()
-                }
-                before => before.is_some_and(|before| before < version),
-            };
-            if is_left {
-                let change = value.map_or(Change::Remove, Change::Put);
-                ChangedRow { table: store, key, at, change }.put(&mut bytes);
-                count += 1;
+            // What is unlocked was carried out.
+            let Some(before) = records.held_version(at, holder) else { continue };
+            match before.number().cmp(&version) {
+                Ordering::Less => {}
+                // Verbs may have written the version, and not all of the value.
+                Ordering::Equal if !S::has(Mutation::TornRowsLeft) && records.step_back(at, holder).is_some() => {}
+                _ => continue,
             }
+            let change = value.map_or(Change::Remove, Change::Put);
+            ChangedRow { table: store, key, at, change }.put(&mut bytes);
+            count += 1;
         }
         if count == 0 {
             return Ok(());
