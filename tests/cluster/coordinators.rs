@@ -67,6 +67,8 @@ struct Run {
     polls: Option<u32>,
     /// Whether it is an owner that dies, and not the coordinator.
     is_owner: bool,
+    /// Whether the driver finds out only while it changes the view that the coordinator has died.
+    is_overlooked: bool,
     is_acknowledged: AtomicBool,
     has_happened: AtomicBool,
     is_over: AtomicBool,
@@ -137,7 +139,8 @@ impl Run {
         let dead = if self.is_owner { OWNER } else { COORDINATOR };
         endpoint.until(|| matches!(endpoint.presence(dead), Presence::Died(_))).await;
         let next = without(&node.view(), &[dead]);
-        worker.change_view(next, &[(dead, Incarnation(1))]).await.expect("all others are here");
+        let known = if self.is_overlooked { Vec::new() } else { vec![(dead, Incarnation(1))] };
+        worker.change_view(next, &known).await.expect("all others are here");
         endpoint.until(|| !self.is_owner || self.is_acknowledged.load(SeqCst)).await;
         let seen = worker.transact(async |tx| {
             let words = tx.get_many(tables.words, self.rows()).await?;
@@ -222,8 +225,9 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> E
         _ => config.atomicity(Atomicity::Global).scattered(true).steps(Some(1)),
     };
     let sim = Sim::<NoHtm>::new(OWNERS + 1, config);
-    let (run, rings) =
-        (Arc::new(Run { unwritten, is_owner, polls, ..Run::default() }), Rings { backups, ..Rings::default() });
+    let is_overlooked = seed % 8 >= 4;
+    let run = Arc::new(Run { unwritten, is_owner, is_overlooked, polls, ..Run::default() });
+    let rings = Rings { backups, ..Rings::default() };
     let mut nodes = Vec::new();
     for number in 0..=OWNERS {
         let (node, tables) = backed_up(sim.fabric(), number, OWNERS, protocol, rings);
@@ -349,6 +353,11 @@ fn undoing_all_is_found() {
 #[test]
 fn locks_that_are_freed_too_soon_are_found() {
     assert!(is_found(Mutation::UnlockedBeforeCarried, Death::After));
+}
+
+#[test]
+fn nodes_that_end_while_the_view_changes_and_are_taken_for_quiet_are_found() {
+    assert!(is_found(Mutation::EndsOverlooked, Death::After));
 }
 
 /// Moments at which verbs write rows, in clusters where they do.

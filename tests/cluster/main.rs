@@ -42,6 +42,7 @@ mod stopped;
 mod takeover;
 mod threads;
 mod uncertain;
+mod unmet;
 mod view_changes;
 mod views;
 mod visitors;

@@ -22,14 +22,14 @@ mod votes;
 use std::{future::Future, time::Duration};
 
 use drtm_membership::may_open;
-use drtm_rdma::{Fabric, Incarnation, NodeId, Time};
+use drtm_rdma::{Fabric, Incarnation, NodeId, Presence, Time};
 
 use self::votes::{Ballot, Votes};
 use super::{
     ClusterError, View, Worker,
     coordinator::Coordinator,
     log::Copies,
-    requests::change::{Corpse, Decide, DecideOn, Known, Named, Prepare, PrepareFor, Report},
+    requests::change::{Decide, DecideOn, Known, LifeOf, Named, Prepare, PrepareFor, Report},
     wire::{Many, Wire as _},
 };
 use crate::{Config, Error, mutation::Mutation};
@@ -99,11 +99,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if next.number() <= base.number() {
             return Err(ClusterError::ViewChanged { node: self.id(), view: base.number() }.into());
         }
-        if let Some(tenure) = &self.node.tenure {
-            tenure.evict(dead.iter().map(|(node, _)| *node));
-        }
-        let nodes = self.prepare_all((&base, &next), dead).await?;
-        let nodes = &nodes[..];
+        let mut dead = dead.to_vec();
+        let nodes = self.prepare_all((&base, &next), &mut dead).await?;
+        let (nodes, dead) = (&nodes[..], &dead[..]);
         if S::has(Mutation::UnlockedBeforeCarried) {
             // In which they are swept.
             self.endpoint().sleep(Duration::from_millis(2)).await;
@@ -204,58 +202,108 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Has all nodes leave their view, and waits until they are quiet. Returns them: the members
     /// that are left, and all that these have met.
+    ///
+    /// What a node has written counts as settled where it is quiet. So each life that has a part in
+    /// the view is asked, or is dead: those are added to the dead that are not here any more, that
+    /// the next view is without, and that a driver before has told others to be dead.
     async fn prepare_all(
         &self,
         (base, next): (&View, &View),
-        dead: &[(NodeId, Incarnation)],
+        dead: &mut Vec<(NodeId, Incarnation)>,
     ) -> Result<Vec<NodeId>, Error> {
-        let mut bytes = Vec::new();
-        for (node, incarnation) in dead {
-            Corpse { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);
-        }
-        let body = PrepareFor { view: next.number(), dead: Many::new(&bytes, dead.len()) };
         let mut nodes: Vec<NodeId> = next.members().iter().map(|member| member.node).chain([self.id()]).collect();
         nodes.sort_unstable();
         nodes.dedup();
+        let is_among = |dead: &[(NodeId, Incarnation)], (node, life): (NodeId, Incarnation)| {
+            dead.iter().any(|(other, last)| *other == node && life <= *last)
+        };
+        for member in base.members().iter().filter(|member| !nodes.contains(&member.node)) {
+            let last = member.incarnation.or(self.endpoint().presence(member.node).last());
+            dead.extend(last.map(|life| (member.node, life)).filter(|life| !is_among(dead, *life)));
+        }
         let (mut left, mut pause, until) = (nodes.clone(), FIRST, self.patience());
-        while !left.is_empty() {
-            let (mut busy, mut met) = (Vec::new(), Vec::new());
-            for node in left {
-                if node != self.id() {
-                    self.or_note(node, self.in_time(node, until, self.greet(node)).await)?;
+        loop {
+            if let Some(tenure) = &self.node.tenure {
+                tenure.evict(dead.iter().map(|(node, _)| *node));
+            }
+            let (busy, known) = self.prepare_some(left, (base.number(), next.number()), dead, until).await?;
+            let (told, mut more) = (dead.len(), Vec::new());
+            for (node, life, is_closed) in known {
+                if is_among(dead, (node, life)) {
+                    continue;
                 }
-                let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| {
-                    met.extend(reply.met.iter().map(|Known { node }| NodeId(node)));
-                    (reply.view, reply.is_quiet)
-                });
-                let (view, is_quiet) = self.or_note(node, self.in_time(node, until, prepared).await)?;
-                if view > base.number() {
-                    return Err(ClusterError::ViewChanged { node, view }.into());
-                }
-                if !is_quiet {
-                    busy.push(node);
+                let is_here = !is_closed && self.is_here(node, life, until).await;
+                match nodes.contains(&node) {
+                    true if is_here => {}
+                    false if is_here => {
+                        nodes.push(node);
+                        more.push(node);
+                    }
+                    _ if S::has(Mutation::EndsOverlooked) => {}
+                    _ => dead.push((node, life)),
                 }
             }
-            // Those that are dead are not, and those that are none any more have been told of.
-            let is_left = |node: &NodeId| {
-                let incarnation = self.endpoint().presence(*node).here();
-                incarnation.is_some_and(|incarnation| !dead.contains(&(*node, incarnation)))
-            };
-            met.sort_unstable();
-            met.dedup();
-            met.retain(|node| !nodes.contains(node) && is_left(node));
-            nodes.extend(&met);
-            let has_more = !met.is_empty();
-            left = busy;
-            if let Some(node) = left.first().filter(|_| !has_more) {
+            let is_told = dead.len() == told;
+            let has_more = !more.is_empty();
+            // All are to know who is dead.
+            left = if is_told { busy.into_iter().chain(more).collect() } else { nodes.clone() };
+            let Some(node) = left.first() else { return Ok(nodes) };
+            if is_told && !has_more {
                 if self.endpoint().now() >= until {
                     return Err(ClusterError::NotReady { node: *node }.into());
                 }
                 self.rest(&mut pause).await;
             }
-            left.extend(met);
         }
-        Ok(nodes)
+    }
+
+    /// Has nodes leave their view. Returns those that are not quiet yet, and which lives of others
+    /// they know: see [`Known`].
+    async fn prepare_some(
+        &self,
+        nodes: Vec<NodeId>,
+        (base, next): (u32, u32),
+        dead: &[(NodeId, Incarnation)],
+        until: Time,
+    ) -> Result<(Vec<NodeId>, Vec<(NodeId, Incarnation, bool)>), Error> {
+        let mut bytes = Vec::new();
+        for (node, incarnation) in dead {
+            LifeOf { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);
+        }
+        let body = PrepareFor { view: next, dead: Many::new(&bytes, dead.len()) };
+        let (mut busy, mut known) = (Vec::new(), Vec::new());
+        for node in nodes {
+            if node != self.id() {
+                self.or_note(node, self.in_time(node, until, self.greet(node)).await)?;
+            }
+            let prepared =
+                self.call::<Prepare, _>(node, body.clone(), |reply| {
+                    let lives = reply.known.iter();
+                    known.extend(lives.map(|Known { node, incarnation, is_closed }| {
+                        (NodeId(node), Incarnation(incarnation), is_closed)
+                    }));
+                    (reply.view, reply.is_quiet)
+                });
+            let (view, is_quiet) = self.or_note(node, self.in_time(node, until, prepared).await)?;
+            if view > base {
+                return Err(ClusterError::ViewChanged { node, view }.into());
+            }
+            if !is_quiet {
+                busy.push(node);
+            }
+        }
+        known.sort_unstable();
+        known.dedup();
+        Ok((busy, known))
+    }
+
+    /// Returns whether a life of a node is here. One that this node has not met is met for that.
+    async fn is_here(&self, node: NodeId, life: Incarnation, until: Time) -> bool {
+        if self.endpoint().presence(node) == Presence::Never {
+            // If it cannot be, it is not here.
+            let _ = self.in_time(node, until, self.greet(node)).await;
+        }
+        self.endpoint().presence(node).here() == Some(life)
     }
 
     /// Notes that a node has not answered, if that is what has failed: the next change is without

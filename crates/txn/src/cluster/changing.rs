@@ -89,6 +89,11 @@ impl Changing {
         }
     }
 
+    /// Returns those whose records are not taken any more.
+    pub(super) fn closing(&self) -> Vec<(NodeId, Incarnation)> {
+        self.closed.lock().iter().map(|(node, incarnation)| (NodeId(*node), Incarnation(*incarnation))).collect()
+    }
+
     /// Returns whether records of a producer are not taken any more.
     pub(super) fn is_closed(&self, producer: Holder) -> bool {
         has(&self.closed.lock(), incarnation_of(producer))

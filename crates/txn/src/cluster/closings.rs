@@ -61,6 +61,17 @@ impl Closings {
         all.get(&node).is_some_and(|known| known.closes == Some(incarnation) && known.is_done)
     }
 
+    /// Returns the lives of nodes that were met, but for those that have closed in good order.
+    pub(super) fn lives(&self) -> Vec<(NodeId, Incarnation)> {
+        let all = self.0.lock();
+        let lives = all.iter().flat_map(|(node, known)| {
+            let has_closed = |life: &Incarnation| known.is_done && known.closes == Some(*life);
+            let met = [known.met_before, known.met].into_iter().flatten();
+            met.filter(move |life| !has_closed(life)).map(|life| (*node, life))
+        });
+        lives.collect()
+    }
+
     /// Returns the nodes that were met.
     pub(super) fn nodes(&self) -> Vec<NodeId> {
         self.0.lock().keys().copied().collect()
@@ -85,6 +96,7 @@ mod tests {
         assert!(closings.has_met(node, second) && !closings.has_met(node, first));
         assert!(closings.is_done(node, first) && !closings.is_done(node, second));
         assert_eq!(closings.nodes(), [node]);
+        assert_eq!(closings.lives(), [(node, second)], "the first has closed");
         assert_eq!(closings.ended(node, first), None);
         assert_eq!(closings.ended(node, second), Some(first), "it has come back, and was met");
         assert_eq!(closings.ended(node, Incarnation(3)), Some(second), "it has come back");

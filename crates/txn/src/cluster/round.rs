@@ -257,6 +257,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     pub(super) fn not_greeted(&self, node: NodeId, error: Error) -> Error {
         match error {
             Error::Cluster(ClusterError::Unreachable { source, .. }) => self.failed(node, source),
+            Error::Cluster(ClusterError::Refused { reason, .. }) if !self.is_decided => refused(node, reason),
             error => error,
         }
     }

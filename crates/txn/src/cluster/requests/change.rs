@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry};
-use drtm_rdma::{Cost, Fabric, FabricError, Incarnation, NodeId};
+use drtm_rdma::{Cost, Fabric, FabricError, Incarnation, NodeId, Presence};
 
 use super::{
     Answer, Binds, On, Request, Serving,
@@ -28,16 +28,17 @@ use crate::{
 const BESIDE: usize = 64;
 
 messages! {
-    /// An incarnation of a node that is dead.
-    Corpse { node: u16, incarnation: u32, }
+    /// A life of a node.
+    LifeOf { node: u16, incarnation: u32, }
     /// Asks to serve nothing of the present view any more, before the one of this number, nor to
     /// take records of these.
-    PrepareFor<'a> { view: u32, dead: Many<'a, Corpse>, }
-    /// A node that is no member, and was met.
-    Known { node: u16, }
+    PrepareFor<'a> { view: u32, dead: Many<'a, LifeOf>, }
+    /// A life of a node that is no member, and whether its records are not taken any more: the
+    /// driver, or one before it, has taken it for dead.
+    Known { node: u16, incarnation: u32, is_closed: bool, }
     /// The view that is installed, whether the node has nothing left to decide in it, and which
-    /// nodes have a part in the change besides the members.
-    Prepared<'a> { view: u32, is_quiet: bool, met: Many<'a, Known>, }
+    /// lives of other nodes may have a part in the change: those that it has met, or was told of.
+    Prepared<'a> { view: u32, is_quiet: bool, known: Many<'a, Known>, }
     /// A part of what a node has of dead producers, and how long all of it is.
     Reported<'a> { length: u64, part: &'a [u8], }
     /// A row of a decided transaction: its key as it is encoded, its version, and its value.
@@ -65,19 +66,19 @@ impl Request for Prepare {
         let Serving { worker, participant, caller } = at;
         let node = &worker.node;
         if caller != node.node && !worker.may_acknowledge(caller) {
-            return Ok(Prepared { view: node.view.number(), is_quiet: false, met: Many::new(&[], 0) });
+            return Ok(Prepared { view: node.view.number(), is_quiet: false, known: Many::new(&[], 0) });
         }
         let view = node.suspend_view(body.view).map_err(|_| Refusal::Corrupt)?;
         if view >= body.view {
-            return Ok(Prepared { view, is_quiet: false, met: Many::new(&[], 0) });
+            return Ok(Prepared { view, is_quiet: false, known: Many::new(&[], 0) });
         }
         let changing = &node.home.changing;
-        changing.close(body.dead.iter().map(|Corpse { node, incarnation }| (node, incarnation)));
+        changing.close(body.dead.iter().map(|LifeOf { node, incarnation }| (node, incarnation)));
         if S::has(Mutation::UnlockedBeforeCarried) {
             changing.open();
         }
         // Nothing that they have posted takes effect after this, and they do not come back.
-        let mut dead = body.dead.iter().map(|Corpse { node, incarnation }| (NodeId(node), Incarnation(incarnation)));
+        let mut dead = body.dead.iter().map(|LifeOf { node, incarnation }| (NodeId(node), Incarnation(incarnation)));
         let is_cut_off = node.tenure.is_none()
             || S::has(Mutation::AccessLeft)
             || dead.all(|(other, incarnation)| match node.fabric.revoke(node.node, other, incarnation) {
@@ -99,16 +100,16 @@ impl Request for Prepare {
         };
         let (members, mut count) = (node.view.view(), 0);
         participant.value.clear();
-        // One of which another life is a member has not taken part in the view.
-        let is_met = |other: &NodeId| {
-            let here = worker.endpoint().presence(*other).here();
-            here.is_some_and(|incarnation| node.closings.has_met(*other, incarnation))
-        };
-        for met in node.closings.nodes().into_iter().filter(|met| !members.has(*met) && is_met(met)) {
-            Known { node: met.0 }.put(&mut participant.value);
+        let has_left =
+            |(other, life)| matches!(worker.endpoint().presence(other), Presence::Left(last) if last >= life);
+        let met = node.closings.lives().into_iter().filter(|life| !members.has(life.0) && !has_left(*life));
+        let (met, closed) = (met.map(|life| (life, false)), changing.closing().into_iter().map(|life| (life, true)));
+        for ((other, life), is_closed) in met.chain(closed).filter(|((other, life), _)| !changing.is_out(*other, *life))
+        {
+            Known { node: other.0, incarnation: life.0, is_closed }.put(&mut participant.value);
             count += 1;
         }
-        Ok(Prepared { view, is_quiet, met: Many::new(&participant.value, count) })
+        Ok(Prepared { view, is_quiet, known: Many::new(&participant.value, count) })
     }
 }
 

@@ -54,6 +54,11 @@ impl Request for Introduce {
             return Err(Refusal::Other);
         }
         if let Some(incarnation) = here {
+            let is_known = node.closings.has_met(caller, incarnation) || view.has(caller);
+            if node.view.is_between() && !is_known {
+                // The driver has been told whom this node has met, and would not ask another one.
+                return Err(Refusal::OtherView);
+            }
             node.closings.meet(caller, incarnation);
         }
         // The caller may know a newer view.
