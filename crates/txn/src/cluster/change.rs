@@ -218,8 +218,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             dead.iter().any(|(other, last)| *other == node && life <= *last)
         };
         for member in base.members().iter().filter(|member| !nodes.contains(&member.node)) {
-            let last = member.incarnation.or(self.endpoint().presence(member.node).last());
-            dead.extend(last.map(|life| (member.node, life)).filter(|life| !is_among(dead, *life)));
+            let is_known = dead.iter().any(|(node, _)| *node == member.node);
+            // The first view names no lives. A later one may be here, which has no part in it.
+            let last = || self.endpoint().presence(member.node).last().filter(|_| !is_known);
+            let life = member.incarnation.or_else(last).map(|life| (member.node, life));
+            dead.extend(life.filter(|life| !is_among(dead, *life)));
         }
         let (mut left, mut pause, until) = (nodes.clone(), FIRST, self.patience());
         loop {
