@@ -189,12 +189,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 }
 
-/// Keeps the first of several failures. A conflict counts less than what is worse.
+/// Keeps the first of several failures. A conflict counts less than what is worse, and a lock less
+/// than other conflicts: it may be waited for, and what has succeeded is not asked again then.
 pub(super) fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
     let Err(error) = other else { return };
-    match (&outcome, &error) {
-        (Ok(()), _) | (Err(Error::Conflict(_)), Error::Cluster(_)) => *outcome = Err(error),
-        _ => {}
+    let weight = |error: &Error| match error {
+        Error::Conflict(Conflict::Locked) => 0,
+        Error::Cluster(_) => 2,
+        _ => 1,
+    };
+    if outcome.as_ref().err().is_none_or(|first| weight(&error) > weight(first)) {
+        *outcome = Err(error);
     }
 }
 
@@ -271,5 +276,23 @@ fn refused(node: NodeId, reason: Refusal) -> Error {
         Refusal::Squashed => Conflict::Validation.into(),
         Refusal::OtherView => Conflict::View.into(),
         reason => ClusterError::Refused { node, reason }.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row was inserted by another transaction, which only the first answer says, and another row
+    /// is locked: if that were waited for, nothing would tell of the first one any more.
+    #[test]
+    fn a_lock_hides_no_other_conflict() {
+        let locked = || Err(Conflict::Locked.into());
+        let phantom = || Err(Conflict::Phantom.into());
+        for order in [[locked(), phantom()], [phantom(), locked()]] {
+            let mut outcome = Ok(());
+            order.into_iter().for_each(|failed| keep_first(&mut outcome, failed));
+            assert!(matches!(outcome, Err(Error::Conflict(Conflict::Phantom))), "{outcome:?}");
+        }
     }
 }
