@@ -26,7 +26,7 @@ use drtm_rdma::{
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Options, Transaction as _,
-    cluster::{ClusterError, Node, Protocol, View, Worker},
+    cluster::{ClusterError, ClusterTx, Node, Protocol, View, Worker},
 };
 use fastrand::Rng;
 
@@ -314,8 +314,15 @@ impl Run {
     }
 
     /// Reads single rows in a node that is away for a while, without patience: those that it has
-    /// served, it has at hand.
-    async fn looks(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables, number: u64) {
+    /// served, it has at hand. Or it has bodies that work on `fetched` rows, and fail with what
+    /// they have seen: that was there, too.
+    async fn looks(
+        self: Arc<Self>,
+        worker: Worker<'_, Simulated, Tested>,
+        tables: Tables,
+        (number, fetched): (u64, bool),
+    ) {
+        const SEEN: &str = "it has seen a row";
         let mut log = self.program.0.logs.lock().expect("no thread panics")[number as usize].take();
         let reader = log.as_mut().expect("one for each");
         let mut random = Rng::with_seed(!number);
@@ -324,14 +331,18 @@ impl Run {
             let mut recording = reader.begin();
             let (table, key) = (random.u32(0..4), random.u64(0..self.program.0.keys));
             let soon = Options::new().within(Duration::from_micros(50));
-            let seen = worker.transact_with(soon, async |tx| {
+            let sees = async |tx: &mut ClusterTx<'_, Simulated, Tested>| {
                 recording.retry();
                 let row = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?;
                 recording.read(table, key, row.map(|bytes| version(&bytes)));
-                Ok(())
-            });
-            match seen.await {
-                Ok(()) => recording.commit(),
+                if fetched { Err(Error::aborted(SEEN)) } else { Ok(()) }
+            };
+            let seen = match fetched {
+                true => worker.transact_on(|_| Ok(()), sees).await,
+                false => worker.transact_with(soon, sees).await,
+            };
+            match seen {
+                Ok(()) | Err(Error::Aborted { .. }) => recording.commit(),
                 Err(error) => {
                     recording.abort();
                     if let Error::Cluster(ClusterError::Evicted { .. }) = error {
@@ -542,8 +553,11 @@ fn starts(
             spawner.spawn(counted).expect("it runs");
         }
         if let Some(place) = run.case.silent().position(|silent| silent == id && id.0 < run.case.owners) {
-            let looks = Arc::clone(&run).looks(worker.clone(), tables, run.case.coroutines() + place as u64);
-            spawner.spawn(looks).expect("it runs");
+            for fetched in [false, true] {
+                let number = run.case.coroutines() + 2 * place as u64 + u64::from(fetched);
+                let looks = Arc::clone(&run).looks(worker.clone(), tables, (number, fetched));
+                spawner.spawn(looks).expect("it runs");
+            }
         }
         let watches = Arc::clone(&run).watches(node.clone(), worker.clone(), register);
         spawner.spawn(watches).expect("it runs");
@@ -561,7 +575,8 @@ fn run(case: &Case) -> (usize, Trace) {
     let mut recorder = Recorder::counting();
     let coroutines = case.coroutines();
     let silent = case.silent().count();
-    let logs: Vec<_> = (0..=coroutines + silent as u64).map(|_| Some(recorder.log().expect("a few logs"))).collect();
+    let logs: Vec<_> =
+        (0..=coroutines + 2 * silent as u64).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
     let rings = Rings { backups: case.backups, bytes: 1 << 14, ..Rings::default() };
     let keys = [2, 5, 12][case.seed as usize % 3];
@@ -727,6 +742,11 @@ fn a_primary_that_has_not_applied_everything_is_found() {
 fn nodes_that_serve_without_a_lease_are_found() {
     assert!(is_found(Mutation::LeaseIgnored, 0..rounds(20), &[Case::of_an_owners_silence]));
     assert!(is_found(Mutation::AccessLeft, 8..8 + rounds(20), &[Case::of_an_owners_silence]));
+}
+
+#[test]
+fn what_is_found_without_a_lease_is_found() {
+    assert!(is_found(Mutation::LeaseNotConfirmed, 0..rounds(40), &[Case::of_an_owners_silence]));
 }
 
 #[test]

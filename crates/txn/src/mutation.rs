@@ -190,6 +190,8 @@ pub enum Mutation {
     EndsOverlooked,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
+    /// What a body has found that works on fetched rows is returned without a lease.
+    LeaseNotConfirmed,
     /// The memory of members stays open to nodes that the view is without.
     AccessLeft,
     /// A node that learns a group's rows copies its first table alone.

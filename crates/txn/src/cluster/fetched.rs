@@ -303,7 +303,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if !S::has(Mutation::CommitWithoutValidation) {
             self.check(|row| !row.is_written() && !row.may_be_locked() && row.lease == 0).await?;
         }
-        self.check_lease()?;
+        if !S::has(Mutation::LeaseNotConfirmed) {
+            self.check_lease()?;
+        }
         match &self.state {
             Some(state) => self.worker.confirm(state),
             None => Ok(()),
