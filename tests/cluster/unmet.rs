@@ -1,5 +1,5 @@
 //! The leader of a view dies, and so does a client that the next leader has never met: what the
-//! client had locked is free all the same.
+//! client had locked becomes free.
 
 use std::{
     panic::catch_unwind,
@@ -29,7 +29,7 @@ const CLIENT: NodeId = NodeId(OWNERS);
 /// A row of the third owner, whose backups are the fourth and the first.
 const ROW: u64 = 2;
 
-/// Who writes the row in the end.
+/// The node that writes the row in the end.
 const WRITER: NodeId = NodeId(3);
 
 /// Lets both die so long after the client's transactions have begun. Fails if its locks stay.
@@ -39,7 +39,7 @@ fn after_both_deaths(after: Duration) {
     let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let mut opened: Option<Node<SimFabric<NoHtm>, Tested>> = None;
     for number in 0..=OWNERS {
-        // A client that comes to an open cluster meets those of whom it wants something.
+        // A client that starts when the cluster is open meets only the nodes that it needs.
         while let Some(node) = opened.as_ref().filter(|node| number == CLIENT.0 && node.view().number() < 2) {
             assert_eq!(sim.run_for(Duration::from_micros(50)), RunEnd::TimeUp);
             assert!(sim.elapsed() < Duration::from_millis(200), "they do not meet: {:?}", node.view());

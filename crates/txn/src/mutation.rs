@@ -186,7 +186,7 @@ pub enum Mutation {
     UnlockedBeforeCarried,
     /// A row of a dead coordinator is not carried out if its version is there.
     TornRowsLeft,
-    /// Who changes the view takes nodes for quiet that are no members, and have ended meanwhile.
+    /// The driver of a change takes nodes for quiet that are no members, and have ended meanwhile.
     EndsOverlooked,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
