@@ -214,15 +214,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut nodes: Vec<NodeId> = next.members().iter().map(|member| member.node).chain([self.id()]).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let is_among = |dead: &[(NodeId, Incarnation)], (node, life): (NodeId, Incarnation)| {
-            dead.iter().any(|(other, last)| *other == node && life <= *last)
-        };
+        // The first view names no lives. A later one may be here, which has no part in it.
         for member in base.members().iter().filter(|member| !nodes.contains(&member.node)) {
-            let is_known = dead.iter().any(|(node, _)| *node == member.node);
-            // The first view names no lives. A later one may be here, which has no part in it.
-            let last = || self.endpoint().presence(member.node).last().filter(|_| !is_known);
-            let life = member.incarnation.or_else(last).map(|life| (member.node, life));
-            dead.extend(life.filter(|life| !is_among(dead, *life)));
+            if !is_among(dead, member.node, member.incarnation) {
+                let last = member.incarnation.or(self.endpoint().presence(member.node).last());
+                dead.extend(last.map(|life| (member.node, life)));
+            }
         }
         let (mut left, mut pause, until) = (nodes.clone(), FIRST, self.patience());
         loop {
@@ -230,28 +227,25 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 tenure.evict(dead.iter().map(|(node, _)| *node));
             }
             let (busy, known) = self.prepare_some(left, (base.number(), next.number()), dead, until).await?;
-            let (told, mut more) = (dead.len(), Vec::new());
+            let (told, asked) = (dead.len(), nodes.len());
             for (node, life, is_closed) in known {
-                if is_among(dead, (node, life)) {
+                if is_among(dead, node, Some(life)) {
                     continue;
                 }
-                let is_here = !is_closed && self.is_here(node, life, until).await;
-                match nodes.contains(&node) {
-                    true if is_here => {}
-                    false if is_here => {
+                if !is_closed && self.is_here(node, life, until).await {
+                    if !nodes.contains(&node) {
                         nodes.push(node);
-                        more.push(node);
                     }
-                    _ if S::has(Mutation::EndsOverlooked) => {}
-                    _ => dead.push((node, life)),
+                } else if !S::has(Mutation::EndsOverlooked) {
+                    dead.push((node, life));
                 }
             }
-            let is_told = dead.len() == told;
-            let has_more = !more.is_empty();
             // All are to know who is dead.
-            left = if is_told { busy.into_iter().chain(more).collect() } else { nodes.clone() };
+            let is_told = dead.len() == told;
+            left =
+                if is_told { busy.into_iter().chain(nodes[asked..].iter().copied()).collect() } else { nodes.clone() };
             let Some(node) = left.first() else { return Ok(nodes) };
-            if is_told && !has_more {
+            if is_told && nodes.len() == asked {
                 if self.endpoint().now() >= until {
                     return Err(ClusterError::NotReady { node: *node }.into());
                 }
@@ -361,4 +355,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.rest(&mut pause).await;
         }
     }
+}
+
+/// Returns whether a life of a node is among those that are dead, or before one of them. If none is
+/// named, whether any of its lives is.
+pub(super) fn is_among(dead: &[(NodeId, Incarnation)], node: NodeId, named: Option<Incarnation>) -> bool {
+    dead.iter().any(|(other, last)| *other == node && named.is_none_or(|named| named <= *last))
 }

@@ -18,6 +18,7 @@ use drtm_rdma::{
 
 use super::{
     ClusterError, ClusterEvent,
+    change::is_among,
     coordinator::Coordinator,
     requests::tenure::{Probe, ProbeFor},
     tenure::Tenure,
@@ -162,7 +163,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if next.number() > view.number() && !self.has_leave((&view, &next), &mut dead, tenure).await? {
             return Ok(());
         }
-        let is_dead = |member: &Member| is_among(&dead, member);
+        let is_dead = |member: &Member| is_among(&dead, member.node, member.incarnation);
         // It can have been replaced before others died, or where this node has heard of no view.
         let needs_next = next.number() <= view.number() || next.members().iter().any(is_dead);
         if needs_next {
@@ -229,7 +230,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let member = named.node;
             if member == self.id() || self.has_certainly_ended(named) {
                 given += 1;
-            } else if !is_among(dead, named) {
+            } else if !is_among(dead, member, named.incarnation) {
                 let until = self.endpoint().now() + tenure.terms.lease / 2;
                 match self.in_time(member, until, self.probe(member, view.number())).await {
                     Ok((_, newer)) if newer > view.number() => {
@@ -322,14 +323,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.endpoint().sleep(ASK_AFTER).await;
         }
     }
-}
-
-/// Returns whether a member is among those that are dead.
-fn is_among(dead: &[(NodeId, Incarnation)], member: &Member) -> bool {
-    let is_it = |(node, last): &(NodeId, Incarnation)| {
-        *node == member.node && member.incarnation.is_none_or(|named| named <= *last)
-    };
-    dead.iter().any(is_it)
 }
 
 /// Returns a view as a configuration has it.
