@@ -166,3 +166,43 @@ fn a_client_that_does_not_serve_is_left_behind() {
         owners.into_iter().for_each(Owner::end);
     }
 }
+
+/// A driver tells some nodes that a client is dead, and goes on no more. The next one has not named
+/// it, and finds it here: it is out all the same, since its records are not taken everywhere.
+#[test]
+fn a_node_that_a_driver_before_has_called_dead_is_out() {
+    let mut is_out = 0;
+    for polls in (1..40).step_by(3) {
+        let fabric = Local::new(OWNERS + 2, LocalConfig::perfect());
+        let rings = Rings { backups: 1, ..Rings::default() };
+        let owners: Vec<Owner> =
+            (0..OWNERS).map(|node| Owner::one_of(&fabric, (node, OWNERS), Protocol::FASST, rings)).collect();
+        let (silent, tables) = backed_up(&fabric, OWNERS, OWNERS, Protocol::FASST, rings);
+        let (driver, _) = backed_up(&fabric, OWNERS + 1, OWNERS, Protocol::FASST, rings);
+        let endpoint = silent.endpoint().expect("room");
+        let worker = silent.worker(&endpoint).expect("few");
+        block_on(&endpoint, write(&worker, tables, 1));
+        let (endpoint, next) = (driver.endpoint().expect("room"), without(&driver.view(), &[]));
+        let other = driver.worker(&endpoint).expect("few");
+        let dead = (silent.id(), Incarnation(1));
+        block_on(&endpoint, async {
+            if polled(other.change_view(next.clone(), &[dead]), polls).await.is_some() {
+                return;
+            }
+            match other.change_view(next, &[]).await {
+                Ok(()) => {
+                    assert!(driver.is_without(dead.0, dead.1), "after {polls} polls");
+                    is_out += 1;
+                }
+                // It had installed the view.
+                Err(Error::Cluster(ClusterError::ViewChanged { .. })) => {}
+                // None had heard of it.
+                Err(Error::Cluster(ClusterError::NotReady { node })) => assert_eq!(node, silent.id()),
+                Err(error) => panic!("after {polls} polls: {error:?}"),
+            }
+        });
+        drop((worker, other));
+        owners.into_iter().for_each(Owner::end);
+    }
+    assert!(is_out > 0, "it was waited for each time");
+}

@@ -238,6 +238,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     }
                 } else if !S::has(Mutation::EndsOverlooked) {
                     dead.push((node, life));
+                    // Another one may have told of it as one that is here.
+                    if self.endpoint().presence(node).here() == Some(life) {
+                        nodes.retain(|other| *other != node);
+                    }
                 }
             }
             // All are to know who is dead.

@@ -102,10 +102,12 @@ impl Request for Prepare {
         participant.value.clear();
         let has_left =
             |(other, life)| matches!(worker.endpoint().presence(other), Presence::Left(last) if last >= life);
-        let met = node.closings.lives().into_iter().filter(|life| !members.has(life.0) && !has_left(*life));
-        let (met, closed) = (met.map(|life| (life, false)), changing.closing().into_iter().map(|life| (life, true)));
-        for ((other, life), is_closed) in met.chain(closed).filter(|((other, life), _)| !changing.is_out(*other, *life))
-        {
+        // Those that are closed are told as such.
+        let is_met =
+            |(other, life)| !members.has(other) && !has_left((other, life)) && !changing.is_evicted(other, life);
+        let met = node.closings.lives().into_iter().filter(|life| is_met(*life)).map(|life| (life, false));
+        let closed = changing.closing().into_iter().filter(|(other, life)| !changing.is_out(*other, *life));
+        for ((other, life), is_closed) in met.chain(closed.map(|life| (life, true))) {
             Known { node: other.0, incarnation: life.0, is_closed }.put(&mut participant.value);
             count += 1;
         }
