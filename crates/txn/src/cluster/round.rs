@@ -26,6 +26,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// The first that there is.
     pub(super) async fn round(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
         let is_remote = asks.iter().any(|ask| ask.node(state) != self.id());
+        // Most rounds of most bodies: there is nothing to send, and nothing to wait for.
+        if !is_remote && state.is_quiet() {
+            return self.serve_here(state, asks.iter().copied());
+        }
         let began = is_remote.then(|| self.endpoint().now());
         let mut outcome = self.post(state, phase, asks).await;
         keep_first(&mut outcome, self.collect(state).await);
@@ -71,13 +75,21 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         // What is here is done while the messages are on their way.
-        for (ask, _) in asks.iter().zip(&nodes).filter(|(_, at)| **at == self.id()) {
+        let here = asks.iter().zip(&nodes).filter(|(_, at)| **at == self.id());
+        keep_first(&mut outcome, self.serve_here(state, here.map(|(ask, _)| *ask)));
+        if !by_verbs.is_empty() {
+            keep_first(&mut outcome, self.reach(state, phase, &by_verbs).await);
+        }
+        outcome
+    }
+
+    /// Carries requests out that are this node's.
+    fn serve_here(&self, state: &mut State<'e, F::Port>, asks: impl Iterator<Item = Ask>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for ask in asks {
             let settled = ask.here(self, state);
             state.blame(ask.row(), &settled);
             keep_first(&mut outcome, settled);
-        }
-        if !by_verbs.is_empty() {
-            keep_first(&mut outcome, self.reach(state, phase, &by_verbs).await);
         }
         outcome
     }

@@ -353,6 +353,11 @@ impl<P: Port> State<'_, P> {
         self.view.store_of(row.table, row.shard)
     }
 
+    /// Returns whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.sent.is_empty() && self.written.is_empty() && self.given_up.borrow().is_empty()
+    }
+
     /// Returns the node that serves a shard.
     pub(super) fn node_at(&self, shard: ShardId) -> NodeId {
         self.view.primary(shard).unwrap_or(NodeId(self.holder.node().into()))

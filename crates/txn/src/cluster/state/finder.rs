@@ -1,7 +1,10 @@
 //! An index over a list that grows: finds the numbers of its entries by hashes.
 
 /// From how many entries on a list is worth an index.
-pub(super) const INDEX_FROM: usize = if cfg!(test) { 4 } else { 32 };
+pub(super) const INDEX_FROM: usize = if cfg!(test) { 4 } else { 8 };
+
+/// The fewest slots of an index.
+const LEAST_SLOTS: usize = if cfg!(test) { 16 } else { 128 };
 
 #[cfg(test)]
 thread_local! {
@@ -56,7 +59,7 @@ impl Finder {
     /// Adds an entry. `hash_of` gives the hashes of all.
     pub(super) fn add(&mut self, number: u32, hash_of: impl Fn(u32) -> u64) {
         if 2 * (self.used + 1) > self.slots.len() {
-            let length = (2 * self.slots.len()).max(4 * INDEX_FROM);
+            let length = (2 * self.slots.len()).max(LEAST_SLOTS);
             let before = std::mem::replace(&mut self.slots, vec![EMPTY; length]);
             self.used = 0;
             before.into_iter().filter(|number| *number != EMPTY).for_each(|number| self.put(number, hash_of(number)));

@@ -79,15 +79,20 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
                 |row: &Row| !row.is_written() && (!row.is_known() || row.was_there() && row.value.is_none());
             let wanted = rows.iter().copied().filter(|row| is_wanted(&state.rows[*row as usize]));
             let mut wanted: SmallVec<[u32; 16]> = wanted.collect();
-            wanted.sort_unstable();
-            wanted.dedup();
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            if wanted.len() > 1 {
+                wanted.sort_unstable();
+                wanted.dedup();
+            }
             let asks: Asks = wanted.iter().copied().map(Ask::Read).collect();
             let outcome = self.round(Phase::Execute, &asks).await;
             if !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
                 #[cfg(feature = "hades")]
                 self.charge_reads(&wanted);
-                return self.check_if_opaque(!asks.is_empty()).await;
+                return self.check_if_opaque(true).await;
             }
         }
     }
