@@ -17,7 +17,7 @@ use circles::Crate;
 /// The folders of the crates from the ground up. Each crate may depend on those before it, and on
 /// no others of the workspace. Those with `unsafe` first, but for the three that depend on none of
 /// the others.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "crates/derive",
     "crates/chopping",
     "crates/membership",
@@ -30,6 +30,7 @@ const LAYERS: [&str; 17] = [
     "crates/tool",
     "crates/bench/drive",
     "crates/bench/tpcc",
+    "crates/bench/calvin",
     "crates/bench/workloads",
     "crates/bench/soak",
     "crates/bench/fabrics",
@@ -81,7 +82,7 @@ fn the_first_command_builds_no_study_and_no_bench() {
     let manifest = read("Cargo.toml");
     let (_, own) = manifest.split_once("[dev-dependencies]").expect("the facade has tests");
     let (own, _) = own.split_once("\n[").expect("more sections");
-    for other in ["criterion", "drtm-bench", "drtm-fabrics", "drtm-paper", "drtm-soak", "drtm-workloads"] {
+    for other in ["criterion", "drtm-bench", "drtm-calvin", "drtm-fabrics", "drtm-paper", "drtm-soak", "drtm-workloads"] {
         assert!(!own.contains(&format!("\n{other}")), "the examples build {other}");
     }
 }
