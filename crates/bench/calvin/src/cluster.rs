@@ -20,9 +20,17 @@ use crate::{
 };
 
 /// The rows of a node, in the order of keys.
+///
+/// # Example
+///
+/// See [`Tpcc`](crate::tpcc::Tpcc).
 pub type NodeRows = BTreeMap<Key, Row>;
 
 /// What a run has come to.
+///
+/// # Example
+///
+/// See [`Tpcc`](crate::tpcc::Tpcc).
 #[derive(Debug)]
 pub struct Outcome {
     /// Transactions that committed while they counted.
@@ -42,15 +50,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns how many transactions committed in a second.
+    /// Returns how many transactions committed in a second; zero if none was to count.
     #[must_use]
     pub fn per_second(&self) -> f64 {
-        self.committed as f64 / self.counted.as_secs_f64()
+        if self.counted.is_zero() { 0.0 } else { self.committed as f64 / self.counted.as_secs_f64() }
     }
 
     fn of<A: Program>(nodes: &[Arc<Node<A>>], trace: Option<Trace>) -> Self {
         let Some(plan) = nodes.first().map(|node| node.plan) else { unreachable!("there is a node") };
-        let counts = |epochs: &BTreeMap<u64, u64>| epochs.range(plan.warm..plan.epochs).map(|(_, count)| count).sum();
+        let count = plan.warm.min(plan.epochs)..plan.epochs;
+        let counts = |epochs: &BTreeMap<u64, u64>| epochs.range(count.clone()).map(|(_, count)| count).sum();
         let mut outcome = Self {
             committed: 0,
             aborted: 0,
@@ -123,6 +132,10 @@ fn nodes<A: Program>(program: &Arc<A>, plan: &Plan, stores: Vec<Store>) -> Vec<A
 /// # Errors
 ///
 /// Returns an error if a node fails, or if the cluster comes to no end.
+///
+/// # Example
+///
+/// See [`Tpcc`](crate::tpcc::Tpcc).
 pub fn simulate<A: Program>(
     program: Arc<A>,
     plan: &Plan,
@@ -163,6 +176,32 @@ impl<A: Program> Drop for Guard<'_, A> {
 /// # Errors
 ///
 /// Returns an error if a node fails.
+///
+/// # Example
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use drtm_calvin::{Plan, replay, run, tpcc::Tpcc};
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{LocalConfig, LocalFabric};
+/// use drtm_tpcc::Scale;
+///
+/// let epoch = Duration::from_millis(1);
+/// let plan = Plan { nodes: 2, workers: 1, batch: 20, epoch, epochs: 4, records: true, ..Plan::DEFAULT };
+/// let scale = Scale::new(2)?.with_customers(30)?.with_items(100)?;
+/// let (tpcc, stores) = Tpcc::load(scale, 1, plan.nodes)?;
+/// let tpcc = Arc::new(tpcc);
+/// let inputs = Tpcc::inputs(&tpcc, stores)?;
+/// let fabric = LocalFabric::<NoHtm>::new(plan.nodes, LocalConfig::perfect());
+/// let outcome = run(tpcc, &plan, vec![fabric.clone(), fabric], inputs)?;
+///
+/// // The outcome of one transaction after the other, on one node.
+/// let (alone, stores) = Tpcc::load(scale, 1, 1)?;
+/// let (rows, committed) = replay(&alone, &stores[0], &outcome.history)?;
+/// assert_eq!(outcome.all_committed, committed);
+/// assert!(outcome.rows.iter().all(|node| node.iter().all(|(key, row)| rows.get(key) == Some(row))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn run<A: Program, F: Fabric<Engine = NoHtm>>(
     program: Arc<A>,
     plan: &Plan,
@@ -211,6 +250,10 @@ pub fn run<A: Program, F: Fabric<Engine = NoHtm>>(
 /// # Errors
 ///
 /// Returns an error if bytes are no transaction.
+///
+/// # Example
+///
+/// See [`run`].
 pub fn replay<A: Program>(
     program: &A,
     store: &Store,

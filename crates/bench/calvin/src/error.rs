@@ -3,6 +3,17 @@
 use drtm_rdma::{Ended, FabricError, NodeId, RunEnd, VerbError};
 
 /// Why a run failed.
+///
+/// # Example
+///
+/// ```
+/// use drtm_calvin::{Error, tpcc::Tpcc};
+/// use drtm_tpcc::Scale;
+///
+/// let refused = Tpcc::load(Scale::new(1)?, 0, 2).expect_err("two nodes share no warehouse");
+/// assert!(matches!(refused, Error::Scale(_)));
+/// # Ok::<(), drtm_tpcc::ScaleError>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

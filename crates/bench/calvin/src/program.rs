@@ -11,6 +11,10 @@ use crate::{
 
 /// The reason why a program gives its transaction up. All participants that execute it find the
 /// same one, as they see the same rows.
+///
+/// # Example
+///
+/// See [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted(pub &'static str);
 
@@ -91,6 +95,10 @@ pub(crate) struct Work {
 
 /// The rows that a transaction sees: those that it declared, wherever they are, and others of the
 /// node that executes it.
+///
+/// # Example
+///
+/// See [`Program`].
 pub struct Rows<'r> {
     store: &'r Store,
     /// Of all participants.

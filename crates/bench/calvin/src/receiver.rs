@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drtm_rdma::{Endpoint, Phase, Port};
 
 use crate::{
-    costs::{receiving, spend},
+    costs::{message, spend},
     error::Error,
     node::{Event, Node},
     program::Program,
@@ -16,10 +16,10 @@ use crate::{
 pub(crate) async fn receive<P: Port, A: Program>(node: Arc<Node<A>>, endpoint: &Endpoint<P>) {
     let verbs = endpoint.during(Phase::Other);
     loop {
-        let message = verbs.recv().await;
-        let (from, bytes, decoded) = (message.from(), message.len(), decode(&message));
-        drop(message);
-        spend(endpoint, receiving(bytes)).await;
+        let received = verbs.recv().await;
+        let (from, bytes, decoded) = (received.from(), received.len(), decode(&received));
+        drop(received);
+        spend(endpoint, message(node.plan.tcp, bytes)).await;
         match decoded {
             Some(Message::Share(share)) => node.events.push(Event::Share { from, share }),
             Some(Message::Reads { of, rows }) => {

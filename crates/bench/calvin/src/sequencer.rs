@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use drtm_rdma::{Cost, NodeId, Phase, Port, Spawner};
 
 use crate::{
-    costs::{sending, spend},
+    costs::{message, spend},
     error::Error,
     key::Sets,
     node::{Event, Node},
@@ -16,6 +16,18 @@ use crate::{
 
 /// Where a node's transactions come from: its clients. It is called with the node's rows, which it
 /// may read without locks to guess what a transaction will need, and with the time.
+///
+/// # Example
+///
+/// ```
+/// use drtm_calvin::{Source, tpcc::{Input, Tpcc}};
+///
+/// let mut asked = 0;
+/// let three_times: Source<Tpcc> = Box::new(move |_store, _since| {
+///     asked += 1;
+///     (asked <= 3).then_some(Input::OrderStatus { customer: (1, 1, 1) })
+/// });
+/// ```
 pub type Source<A> = Box<dyn FnMut(&Store, Duration) -> Option<<A as Program>::Txn> + Send>;
 
 /// Sequences transactions for as many epochs as planned.
@@ -53,7 +65,7 @@ pub(crate) async fn sequence<'e, P: Port, A: Program>(
                     continue;
                 }
                 let bytes = share.encode();
-                spend(endpoint, sending(bytes.len())).await;
+                spend(endpoint, message(plan.tcp, bytes.len())).await;
                 post(&node, &spawner, to, bytes)?;
             }
         }

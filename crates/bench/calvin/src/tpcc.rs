@@ -27,7 +27,7 @@ use drtm_rdma::NodeId;
 use drtm_tpcc::{Customer, DistrictKey, Item, Loader, Scale};
 
 pub use check::violations;
-pub use input::Input;
+pub use input::{Expected, Input, Line};
 
 use crate::{
     Aborted, Error, Key, Program, Rows, Sets, Store,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use drtm_rdma::{Endpoint, Port, Spawner};
 
 use crate::{
-    costs::{executing, reading, sending, spend},
+    costs::{executing, message, reading, spend},
     error::Error,
     key::{Key, Row},
     mutation::Mutation,
@@ -48,10 +48,10 @@ async fn read<'e, P: Port, A: Program>(
     let rows: Vec<(Key, Option<Row>)> = job.here.iter().map(|(key, _)| (*key, node.store.get(*key))).collect();
     spend(endpoint, reading(rows.len())).await;
     let others = job.active.iter().filter(|to| **to != node.id);
-    let mut message = None;
+    let mut encoded = None;
     for to in others {
-        let bytes = message.get_or_insert_with(|| encode_reads(job.place, &rows)).clone();
-        spend(endpoint, sending(bytes.len())).await;
+        let bytes = encoded.get_or_insert_with(|| encode_reads(job.place, &rows)).clone();
+        spend(endpoint, message(node.plan.tcp, bytes.len())).await;
         post(node, spawner, *to, bytes)?;
     }
     Ok(rows.into_iter().collect())

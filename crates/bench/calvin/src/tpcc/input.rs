@@ -5,6 +5,10 @@ use drtm_tpcc::{CustomerKey, DistrictKey, WarehouseKey};
 use crate::wire::Reader;
 
 /// A line of a NEW-ORDER.
+///
+/// # Example
+///
+/// See [`Input`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the specification's inputs")]
 pub struct Line {
@@ -14,6 +18,10 @@ pub struct Line {
 }
 
 /// An order that a DELIVERY expects to be the oldest one of its district.
+///
+/// # Example
+///
+/// See [`Input`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the type says it")]
 pub struct Expected {
@@ -27,9 +35,10 @@ pub struct Expected {
 /// # Example
 ///
 /// ```
-/// use drtm_calvin::tpcc::Input;
+/// use drtm_calvin::tpcc::{Expected, Input};
 ///
-/// let input = Input::OrderStatus { customer: (1, 2, 3) };
+/// let order = Expected { district: 4, number: 31, customer: 7 };
+/// let input = Input::Delivery { warehouse: 1, carrier: 2, orders: vec![order], date: 3 };
 /// let mut bytes = Vec::new();
 /// input.encode(&mut bytes);
 /// assert_eq!(Input::decode(&bytes), Some(input));
