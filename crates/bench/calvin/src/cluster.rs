@@ -104,7 +104,7 @@ impl<A: Program> Part<A> {
 
     fn spawn<P: Port>(self, node: Arc<Node<A>>, spawner: &Spawner<'_, P>) -> Result<(), Error> {
         let (endpoint, own) = (spawner.endpoint(), spawner.clone());
-        Ok(match self {
+        match self {
             Self::Receiver => {
                 spawner.serve(receive(Arc::clone(&node), endpoint))?;
                 spawner.spawn(async move { while node.end.pop().await.is_some() {} })?;
@@ -112,7 +112,8 @@ impl<A: Program> Part<A> {
             Self::Sequencer(source) => spawner.spawn(ends(Arc::clone(&node), sequence(node, own, source)))?,
             Self::Scheduler => spawner.spawn(ends(Arc::clone(&node), schedule(node, endpoint)))?,
             Self::Worker => spawner.spawn(ends(Arc::clone(&node), work(node, own)))?,
-        })
+        }
+        Ok(())
     }
 }
 

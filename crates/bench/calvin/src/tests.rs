@@ -70,13 +70,13 @@ impl Program for Mixing {
             mixed = (mixed.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
         for word in &txn.writes {
-            if (mixed >> 20) % 7 == 0 && word % 2 == 0 {
+            if (mixed >> 20).is_multiple_of(7) && word.is_multiple_of(2) {
                 rows.remove(key(*word));
             } else {
                 rows.put(key(*word), (mixed ^ u64::from(*word)).to_le_bytes().into());
             }
         }
-        if (mixed >> 32) % 5 == 0 { Err(Aborted("one of five")) } else { Ok(()) }
+        if (mixed >> 32).is_multiple_of(5) { Err(Aborted("one of five")) } else { Ok(()) }
     }
 }
 
