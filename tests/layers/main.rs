@@ -82,7 +82,8 @@ fn the_first_command_builds_no_study_and_no_bench() {
     let manifest = read("Cargo.toml");
     let (_, own) = manifest.split_once("[dev-dependencies]").expect("the facade has tests");
     let (own, _) = own.split_once("\n[").expect("more sections");
-    for other in ["criterion", "drtm-bench", "drtm-calvin", "drtm-fabrics", "drtm-paper", "drtm-soak", "drtm-workloads"] {
+    for other in ["criterion", "drtm-bench", "drtm-calvin", "drtm-fabrics", "drtm-paper", "drtm-soak", "drtm-workloads"]
+    {
         assert!(!own.contains(&format!("\n{other}")), "the examples build {other}");
     }
 }

@@ -6,7 +6,7 @@
 //! - The *scheduler* of a node requests locks in that order (`scheduler`, `locks`).
 //! - *Workers* execute (`worker`). Each participant of a transaction reads its rows, and sends them
 //!   to those that write. These wait for all rows, execute the whole transaction, and keep what
-//!   they own. There is no commit protocol: all find the same result.
+//!   they own. There is no commit protocol, as all results are equal.
 //! - The *receiver* takes a node's messages (`receiver`, `wire`).
 //! - [`Program`]: what an application provides. [`tpcc`]: TPC-C.
 //! - [`simulate`] runs a cluster in virtual time, [`run`] on threads and any fabric. [`replay`]

@@ -9,8 +9,8 @@ use crate::{
     store::Store,
 };
 
-/// The reason why a program gives its transaction up. All participants that execute it find the
-/// same one, as they see the same rows.
+/// The reason why a program gives its transaction up. All participants that execute it see equal
+/// rows, and find one reason.
 ///
 /// # Example
 ///

@@ -159,7 +159,7 @@ impl Program for Tpcc {
                     sets.write(Table::Customer.customer((*warehouse, order.district, order.customer)));
                 }
                 if orders.is_empty() {
-                    // It runs somewhere all the same.
+                    // It has a participant nevertheless.
                     sets.read(Table::Warehouse.of(*warehouse, 0, 0, 0));
                 }
             }

@@ -1,4 +1,4 @@
-//! The same transactions on other fabrics, with threads: the outcome is that of the simulation.
+//! Transactions of the simulation on other fabrics, with threads: the outcome is equal.
 
 use std::{sync::Arc, time::Duration};
 
