@@ -156,6 +156,13 @@ from_runs!(
     drtm_workloads::tpce::BrokerageError,
 );
 
+/// A run of Calvin is one of a workload.
+impl From<drtm_calvin::Error> for Error {
+    fn from(error: drtm_calvin::Error) -> Self {
+        Self::Run(drtm_drive::Error::workload(error))
+    }
+}
+
 /// A study's own client runs in the driver of all workloads.
 impl From<Error> for drtm_drive::Error {
     fn from(error: Error) -> Self {

@@ -15,6 +15,7 @@ mod dbx_store;
 mod dbx_tpcc;
 mod drtm;
 mod drtm_fig15;
+mod drtm_fig16;
 mod drtm_fig2;
 mod drtm_fig7;
 mod drtm_s82;
@@ -135,6 +136,7 @@ Panels:
   drtm-fig15b  the same: DrTM over others
   drtm-fig15c  SmallBank on one node
   drtm-fig15d  the same: DrTM over others
+  drtm-fig16a  TPC-C on 1 to 6 nodes beside Calvin, on a simulated cluster
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
@@ -195,6 +197,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm_tab6::STUDIES,
             drtm_s82::STUDIES,
             drtm_fig15::STUDIES,
+            drtm_fig16::STUDIES,
             drtm::STUDIES,
             recovery::STUDIES,
             drtmh::STUDIES,

@@ -35,7 +35,7 @@ const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: Axi
 const REMOTE: Axis = Axis { title: "remote items", quantity: Quantity::Percent, scale: AxisScale::Linear };
 const OVER_FIRST: Axis = Axis { title: "relative to the first", quantity: Quantity::Ratio, scale: AxisScale::Linear };
 
-const DRTM: &str = "DrTM";
+pub(super) const DRTM: &str = "DrTM";
 
 const SCALE_OUT: Panel = Panel {
     name: "drtm-s86",
@@ -67,7 +67,7 @@ const LEASES: Panel = Panel {
 };
 
 /// Returns the size of one node. Each thread runs one transaction at a time, as in the paper.
-fn size(effort: &Effort) -> Size {
+pub(super) fn size(effort: &Effort) -> Size {
     let (threads, warm, counted) = if effort.is_quick { (2, 100, 500) } else { (8, 1_000, 3_000) };
     let (memory, zero) = (512 << 20, Duration::ZERO);
     let size = Size { nodes: 1, threads, coroutines: 1, backups: 0, memory, warm: zero, counted: zero };
@@ -75,22 +75,32 @@ fn size(effort: &Effort) -> Size {
 }
 
 /// Returns how many nodes there are at most.
-fn most_nodes(effort: &Effort) -> u16 {
+pub(super) fn most_nodes(effort: &Effort) -> u16 {
     if effort.is_quick { 2 } else { 6 }
 }
 
 /// Returns how many transactions such a cluster runs in a second.
-fn run<W: ClusterWorkload>(effort: &Effort, size: &Size, protocol: Protocol, workload: &W) -> Result<f64, Error> {
+pub(super) fn run<W: ClusterWorkload>(
+    effort: &Effort,
+    size: &Size,
+    protocol: Protocol,
+    workload: &W,
+) -> Result<f64, Error> {
     size.run(effort, protocol, workload, (&NicProfile::CONNECTX_3, Transport::Connection))
 }
 
-fn measured(size: &Size, curves: Vec<Curve>, scaled: &str) -> Measured {
+pub(super) fn measured(size: &Size, curves: Vec<Curve>, scaled: &str) -> Measured {
     let cluster = format!("{} threads a node", size.threads);
     Measured { curves: vec![curves], source: size.source(&cluster, &NicProfile::CONNECTX_3, scaled), failure: None }
 }
 
 /// Runs TPC-C with a warehouse for each thread.
-fn tpcc(effort: &Effort, size: &Size, mix: MixName, chances: Chances) -> Result<(Distributed<Supply>, String), Error> {
+pub(super) fn tpcc(
+    effort: &Effort,
+    size: &Size,
+    mix: MixName,
+    chances: Chances,
+) -> Result<(Distributed<Supply>, String), Error> {
     let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
     let scale = Scale::new(size.clients())?.with_customers(customers)?.with_items(items)?;
     let scaled = format!(
