@@ -40,6 +40,13 @@ impl Default for Store {
     }
 }
 
+/// Another store with these rows, as they are now in each of the maps.
+impl Clone for Store {
+    fn clone(&self) -> Self {
+        Self { shards: std::array::from_fn(|shard| Mutex::new(self.shards[shard].lock().clone())) }
+    }
+}
+
 impl Store {
     /// Returns the row of a key, if there is one.
     pub fn get(&self, key: Key) -> Option<Row> {

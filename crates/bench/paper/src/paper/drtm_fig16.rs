@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use drtm_calvin::{
-    Plan, simulate,
+    Plan, Store, simulate,
     tpcc::{Tpcc, violations},
 };
 use drtm_rdma::{NicProfile, SimConfig};
@@ -65,32 +65,47 @@ fn longer(plan: Plan) -> Plan {
     Plan { batch, backlog: u64::from(2 * batch), epochs: 6.min(plan.epochs), ..plan }
 }
 
-/// Returns how many transactions such a cluster runs in a second. All conditions must hold.
-fn calvin(effort: &Effort, plan: &Plan) -> Result<f64, Error> {
-    let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
-    let scale = Scale::new(plan.nodes * plan.workers)?.with_customers(customers)?.with_items(items)?;
-    let (tpcc, stores) = Tpcc::load(scale, effort.seed, plan.nodes)?;
-    let tpcc = Arc::new(tpcc);
-    let inputs = Tpcc::inputs(&tpcc, stores)?;
-    let config = SimConfig::new(effort.profile(&NicProfile::CONNECTX_3)).seed(effort.seed);
-    let outcome = simulate(Arc::clone(&tpcc), plan, config, inputs)?;
-    if let Some(first) = violations(&tpcc, &outcome.rows)?.first() {
-        return Err(Error::Figure { figure: THROUGHPUT.name, what: first.clone() });
+/// Calvin's nodes, loaded.
+struct Loaded {
+    tpcc: Arc<Tpcc>,
+    stores: Vec<Store>,
+}
+
+impl Loaded {
+    fn new(effort: &Effort, plan: &Plan) -> Result<Self, Error> {
+        let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
+        let scale = Scale::new(plan.nodes * plan.workers)?.with_customers(customers)?.with_items(items)?;
+        let (tpcc, stores) = Tpcc::load(scale, effort.seed, plan.nodes)?;
+        Ok(Self { tpcc: Arc::new(tpcc), stores })
     }
-    Ok(outcome.per_second())
+
+    /// Returns how many transactions such a cluster runs in a second. All conditions must hold.
+    fn run(&self, effort: &Effort, plan: &Plan) -> Result<f64, Error> {
+        let inputs = Tpcc::inputs(&self.tpcc, self.stores.clone())?;
+        let config = SimConfig::new(effort.profile(&NicProfile::CONNECTX_3)).seed(effort.seed);
+        let outcome = simulate(Arc::clone(&self.tpcc), plan, config, inputs)?;
+        if let Some(first) = violations(&self.tpcc, &outcome.rows)?.first() {
+            return Err(Error::Figure { figure: THROUGHPUT.name, what: first.clone() });
+        }
+        Ok(outcome.per_second())
+    }
 }
 
 fn throughput(effort: &Effort) -> Result<Measured, Error> {
     let (size, most) = (drtm::size(effort), drtm::most_nodes(effort));
     let (mut scaled, mut points) = (String::new(), [Vec::new(), Vec::new(), Vec::new()]);
-    for nodes in 1..=most {
+    // The points between are DrTM's scale-out, and Calvin's are on a line.
+    let mut nodes = vec![1, most.div_ceil(2), most];
+    nodes.dedup();
+    for nodes in nodes {
         let (size, plan) = (Size { nodes, ..size }, plan(effort, nodes));
         let (workload, described) = drtm::tpcc(effort, &size, MixName::Standard, Chances::STANDARD)?;
         let mut add = |series: usize, found| points[series].push((usize::from(nodes), found));
         add(0, drtm::run(effort, &size, Protocol::DRTM, &workload)?);
-        add(1, calvin(effort, &plan)?);
+        let calvin = Loaded::new(effort, &plan)?;
+        add(1, calvin.run(effort, &plan)?);
         if [1, most].contains(&nodes) {
-            add(2, calvin(effort, &longer(plan))?);
+            add(2, calvin.run(effort, &longer(plan))?);
         }
         scaled = described;
     }
