@@ -159,6 +159,31 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Reaches another node at an address from now on, and takes nothing of it that is somewhere
+    /// else: it was replaced. An incarnation of it that was met elsewhere is ended, as by
+    /// [`revoke`](Self::revoke). Fabrics whose nodes have no addresses do nothing.
+    ///
+    /// # Errors
+    ///
+    /// When a node is unknown.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, NodeId, TcpConfig, TcpFabric};
+    ///
+    /// let [before, after] = ["127.0.0.1:7001".parse()?, "127.0.0.1:7002".parse()?];
+    /// let config = TcpConfig::new(NodeId(0), "127.0.0.1:0".parse()?, [42; 32]).peer(NodeId(1), before);
+    /// let fabric = TcpFabric::join(NoHtm, config)?;
+    /// fabric.relocate(NodeId(0), NodeId(1), after)?;
+    /// assert_eq!(fabric.address_of(NodeId(1)), Some(after));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn relocate(&self, _node: NodeId, _other: NodeId, _address: SocketAddr) -> Result<(), FabricError> {
+        Ok(())
+    }
+
     /// Makes a node leave in good order: its peers are told, and operations to it, and calls that
     /// it has not answered, fail. It does nothing if the node has left before.
     ///

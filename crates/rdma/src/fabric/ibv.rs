@@ -289,6 +289,10 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
     }
 
     /// The queue pairs to it are destroyed.
+    fn relocate(&self, node: NodeId, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {
+        self.own(node)?.tcp.relocate(node, other, address)
+    }
+
     fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
         self.own(node)?.tcp.revoke(node, other, incarnation)
     }

@@ -39,6 +39,7 @@ mod caller;
 mod config;
 mod connection;
 mod dial;
+mod directory;
 mod driver;
 mod error;
 mod flow;
@@ -82,6 +83,7 @@ use crate::{
     sync::alarm::Ring,
 };
 use bell::Bell;
+use directory::Directory;
 use driver::Work;
 pub(crate) use handler::CallHandler;
 use service::Joining;
@@ -148,11 +150,8 @@ impl<E: Engine> Member<E> {
         let listener = TcpListener::bind(config.listen).map_err(TcpError::io("listen"))?;
         let address = listener.local_addr().map_err(TcpError::io("listen"))?;
         let at = config.says_it_is_at(address)?;
-        let mut directory = vec![None; config.nodes()].into_boxed_slice();
-        for (node, address) in &config.peers {
-            directory[usize::from(node.0)] = Some(*address);
-        }
-        directory[usize::from(config.node.0)] = Some(reachable(address));
+        let own = (config.node, reachable(address));
+        let directory = Directory::new(config.nodes(), config.peers.iter().copied().chain([own]));
         let patience = config.patience;
         let node = config.node;
         let home = Peer::new(node, config.incarnation.unwrap_or_else(incarnation_by_the_clock));
@@ -194,6 +193,22 @@ impl<E: Engine> Member<E> {
             service.revoke(other, incarnation);
         }
         Ok(true)
+    }
+
+    /// Reaches another node at another address from now on, and nowhere else.
+    fn relocate(&self, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {
+        if other == self.shared.node {
+            return Ok(());
+        }
+        let is_new = self.shared.directory.relocate(other, address);
+        if is_new.ok_or(FabricError::UnknownNode { node: other })?
+            && let Some(life) = self.shared.life(other)
+        {
+            // What was at the other address is not the node any more. Whether it has ended there
+            // does not matter.
+            self.revoke(other, life.incarnation)?;
+        }
+        Ok(())
     }
 
     fn leave(&self) {
@@ -369,7 +384,12 @@ impl<E: Engine> Fabric for TcpFabric<E> {
     }
 
     fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
-        self.member.shared.directory.get(usize::from(node.0)).copied().flatten()
+        self.member.shared.directory.address(node)
+    }
+
+    fn relocate(&self, node: NodeId, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {
+        self.own(node)?;
+        self.member.relocate(other, address)
     }
 
     fn leave(&self, node: NodeId) -> Result<(), FabricError> {

@@ -620,3 +620,34 @@ fn nodes_may_start_in_any_order() {
         }
     }
 }
+
+/// What has a node's number and the key, and is where the node was before it was replaced, is not
+/// the node.
+#[test]
+fn a_node_that_was_replaced_is_refused_where_it_was() {
+    let addresses = Addresses::new();
+    let (replaced, elsewhere) = (NodeId(1), addresses.of(NodeId(7)));
+    let first = join(&NoHtm, &addresses.config(NodeId(0), 1));
+    let before = join(&NoHtm, &addresses.config(replaced, 1));
+    let endpoint = first.endpoint(NodeId(0)).expect("room");
+    assert_eq!(endpoint.presence(replaced), Presence::Here(Incarnation(1)));
+    first.relocate(NodeId(0), replaced, elsewhere).expect("it is in the directory");
+    assert_eq!(first.address_of(replaced), Some(elsewhere));
+    let ends = endpoint.until(|| matches!(endpoint.presence(replaced), Presence::Died(Incarnation(1))));
+    block_on(&endpoint, endpoint.before(endpoint.now() + PATIENCE, ends)).expect("it runs, and is not the node");
+    drop(before);
+    // It is started again, and is later than what replaces it.
+    let config = |listens, life| {
+        let config = TcpConfig::new(replaced, listens, KEY).incarnation(Incarnation(life)).patience(PATIENCE);
+        config.peer(NodeId(0), addresses.of(NodeId(0)))
+    };
+    let error = try_join(&NoHtm, &config(addresses.of(replaced), 9)).expect_err("it was replaced");
+    assert!(matches!(error, TcpError::Elsewhere { node: NodeId(0), .. }), "{error}");
+    let after = join(&NoHtm, &config(elsewhere, 2));
+    assert_eq!(endpoint.presence(replaced), Presence::Here(Incarnation(2)));
+    assert_eq!(block_on(&endpoint, endpoint.during(Phase::Other).send(replaced, b"")), Ok(()));
+    // Once more is as once.
+    first.relocate(NodeId(0), replaced, elsewhere).expect("it is in the directory");
+    assert_eq!(endpoint.presence(replaced), Presence::Here(Incarnation(2)));
+    drop(after);
+}

@@ -21,6 +21,7 @@ use super::{
     caller::Caller,
     connection::{Connection, Liveness, Role, Served},
     dial::Wire,
+    directory::Place,
     flow::{Came, Outflow, record_in},
     hello::{Answer, CONFIRM, Hello, LinkMessage, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
     noise::{self, HANDSHAKE, LENGTH},
@@ -261,12 +262,14 @@ impl<E: Engine> Service<E> {
         if hello.sealed != shared.config.sealed {
             return Verdict::Sealing;
         }
-        let Some(known) = shared.directory.get(node).copied().flatten() else { return Verdict::Unknown };
+        let Some(Place { address: known, was_elsewhere }) = shared.directory.place(hello.from) else {
+            return Verdict::Unknown;
+        };
         let presence = shared.presence(node);
         let has_its_number = presence.here().is_some_and(|here| here != hello.incarnation);
         match hello.purpose {
             Purpose::Link if hello.from == shared.node => Verdict::Unknown,
-            Purpose::Link if hello.is_elsewhere(known, source, has_its_number) => Verdict::Elsewhere,
+            Purpose::Link if hello.is_elsewhere(known, source, has_its_number || was_elsewhere) => Verdict::Elsewhere,
             Purpose::Link => self.judge_link(hello, presence),
             Purpose::Visit => Verdict::Unknown,
             Purpose::Endpoint { expected, .. } if expected != shared.home.incarnation => Verdict::Incarnation,

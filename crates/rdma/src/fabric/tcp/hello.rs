@@ -112,7 +112,8 @@ impl Hello {
     /// address, judged by the address that its connection comes from.
     ///
     /// A machine may have several addresses. So where a node listens at all of them, the one that
-    /// its connection comes from says nothing, unless another process `has_its_number` here.
+    /// its connection comes from says nothing, unless another process `has_its_number` here, or had
+    /// it at another address.
     pub(crate) fn is_elsewhere(&self, known: SocketAddr, source: Option<IpAddr>, has_its_number: bool) -> bool {
         let is_known = |ip: IpAddr| ip.to_canonical() == known.ip().to_canonical();
         let is_there = match self.at.ip() {

@@ -133,7 +133,7 @@ impl<E: Engine> Service<E> {
 
     fn dial(&mut self, node: NodeId) {
         let index = usize::from(node.0);
-        let Some(address) = self.shared.directory[index].filter(|_| node != self.shared.node) else { return };
+        let Some(address) = self.shared.directory.address(node).filter(|_| node != self.shared.node) else { return };
         if self.links.dialing[index].is_some() {
             return;
         }

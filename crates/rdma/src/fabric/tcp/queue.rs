@@ -204,7 +204,7 @@ impl Queue {
         let (shared, life) = (by.shared, self.life.as_ref()?);
         let purpose = Purpose::Endpoint { endpoint: by.endpoint, life: by.life, expected: life.incarnation };
         let hello = shared.hello(self.state.node, purpose);
-        let address = shared.directory.get(usize::from(self.state.node.0)).copied().flatten()?;
+        let address = shared.directory.address(self.state.node)?;
         let dial = Dial::start(address, &shared.config.key, &hello, shared.config.deadline);
         let (dial, wire) = dial.ok()?;
         self.line.watched = Interest { input: true, output: true };

@@ -31,6 +31,7 @@ use super::{
     TcpConfig,
     bell::Bell,
     caller::Caller,
+    directory::Directory,
     error::RefusalCounters,
     handler::CallHandler,
     hello::{Hello, Purpose, Verdict},
@@ -60,8 +61,7 @@ pub(crate) struct Shared<E: Engine> {
     pub(super) config: TcpConfig,
     pub(super) engine: u8,
     pub(crate) home: Arc<Peer>,
-    /// Where each node listens, this one included.
-    pub(super) directory: Box<[Option<SocketAddr>]>,
+    pub(crate) directory: Directory,
     /// Where this node says that it is.
     pub(super) at: SocketAddr,
     regions: Registry<E>,
@@ -95,11 +95,11 @@ impl<E: Engine> Shared<E> {
         config: TcpConfig,
         engine: u8,
         home: Peer,
-        (directory, at): (Box<[Option<SocketAddr>]>, SocketAddr),
+        (directory, at): (Directory, SocketAddr),
         service: Arc<Bell>,
         handler: Option<Arc<dyn CallHandler>>,
     ) -> Self {
-        let nodes = directory.len();
+        let nodes = directory.nodes();
         let home = Arc::new(home);
         let shared = Self {
             node: config.node,
@@ -136,9 +136,9 @@ impl<E: Engine> Shared<E> {
     /// [`VerbError::NotJoined`] if none was, [`VerbError::UnknownNode`] if the directory does not
     /// have the node.
     pub(crate) fn life_in_directory(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
-        match self.directory.get(usize::from(node.0)) {
-            Some(Some(_)) => self.life(node).ok_or(VerbError::NotJoined { node }),
-            Some(None) | None => Err(VerbError::UnknownNode { node }),
+        match self.directory.place(node) {
+            Some(_) => self.life(node).ok_or(VerbError::NotJoined { node }),
+            None => Err(VerbError::UnknownNode { node }),
         }
     }
 
