@@ -26,7 +26,7 @@ use drtm_rdma::{
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Options, Transaction as _,
-    cluster::{ClusterError, ClusterTx, Node, Protocol, View, Worker},
+    cluster::{ClusterError, ClusterTx, Node, Placement, Protocol, View, Worker},
 };
 use fastrand::Rng;
 
@@ -78,6 +78,11 @@ struct Case {
     /// Whether each one ends when those before it are back, and all shards have as many replicas as
     /// before: its time counts from then on.
     in_turn: bool,
+    /// Whether all replicas of a shard end. The nodes that do run no transactions: what one had
+    /// told its callers, more nodes have lost than there are backups.
+    loses: bool,
+    /// Whether an operator replaces those that come back, before they do.
+    replaces: bool,
     is_rough: bool,
 }
 
@@ -89,7 +94,19 @@ impl Case {
         let node = NodeId(random.u16(0..owners + clients));
         let at = Duration::from_nanos(random.u64(20_000..1_500_000));
         let (backups, is_rough) = (1 + usize::from(random.bool()), random.bool());
-        Self { protocol, seed, owners, clients, backups, deaths: vec![(node, at, End::Dies)], in_turn: false, is_rough }
+        let deaths = vec![(node, at, End::Dies)];
+        Self {
+            protocol,
+            seed,
+            owners,
+            clients,
+            backups,
+            deaths,
+            in_turn: false,
+            loses: false,
+            replaces: false,
+            is_rough,
+        }
     }
 
     /// Two nodes die, one after the other: perhaps while the view changes.
@@ -151,6 +168,11 @@ impl Case {
         case
     }
 
+    /// Owners die, and others take their places.
+    fn of_replacements(protocol: Protocol, seed: u64) -> Self {
+        Self { replaces: true, ..Self::of_returns(protocol, seed) }
+    }
+
     /// Several owners die and come back as they like, fewer at a time than there are replicas.
     fn of_returns_in_between(protocol: Protocol, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0xfeed);
@@ -162,6 +184,27 @@ impl Case {
         let later = at + Duration::from_nanos(random.u64(0..10_000_000));
         case.deaths = vec![(first, at, End::ComesBack(away)), (second, later, End::Dies)];
         case
+    }
+
+    /// An owner and its only backup die, one soon after the other: the shards of one are lost.
+    fn of_a_loss(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x1055);
+        let mut case = Self { backups: 1, loses: true, ..Self::of_one_death(protocol, seed) };
+        case.owners = case.owners.max(4);
+        // A view that has not opened has no rows: it waits until all have met.
+        case.seed += u64::from(case.seed % 8 == 7);
+        let (first, at) = (random.u16(0..case.owners), case.deaths[0].1);
+        let both = [first, (first + 1) % case.owners];
+        let later = [0, random.u64(0..40_000), random.u64(0..1_500_000)][seed as usize % 3];
+        let times = [at, at + Duration::from_nanos(later)];
+        let order = if random.bool() { [0, 1] } else { [1, 0] };
+        case.deaths = order.into_iter().zip(times).map(|(one, at)| (NodeId(both[one]), at, End::Dies)).collect();
+        case
+    }
+
+    /// Whether a transaction may fail so, and has not happened then.
+    fn may_be(&self, error: &Error) -> bool {
+        self.loses && matches!(error, Error::Cluster(ClusterError::ShardLost { .. }))
     }
 
     fn nodes(&self) -> u16 {
@@ -291,6 +334,7 @@ impl Run {
                     true
                 }
                 Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
+                Some(Err(error)) if self.case.may_be(&error) => false,
                 Some(Err(error)) if !self.case.stays(worker.id(), number) => {
                     // Others decide what has become of it.
                     if let Error::Cluster(ClusterError::Evicted { may_have_happened: false }) = error {
@@ -305,6 +349,8 @@ impl Run {
                     match marked {
                         Ok(marked) => marked.is_some_and(|marked| marked == id.to_le_bytes()),
                         Err(_) if !self.case.stays(worker.id(), number) => return,
+                        // It is not known whether it has happened.
+                        Err(error) if self.case.may_be(&error) => continue,
                         Err(error) => panic!("{error:?}"),
                     }
                 }
@@ -375,6 +421,7 @@ impl Run {
         match seen.await {
             Ok(()) => recording.commit(),
             Err(Error::Contended { .. }) => recording.abort(),
+            Err(error) if self.case.may_be(&error) => recording.abort(),
             Err(_) if !self.case.stays(worker.id(), number) => return false,
             Err(error) => panic!("{:?}: {error:?}", worker.id()),
         }
@@ -405,7 +452,9 @@ impl Run {
     /// Returns whether each shard has as many replicas as there can be.
     fn is_whole(&self, view: &View) -> bool {
         let replicas = view.members().len().min(self.case.backups + 1);
-        view.placements().iter().all(|at| at.backups.len() + 1 == replicas && at.learners.is_empty())
+        let is_lost = |at: &Placement| self.case.loses && at.lost.is_some();
+        let mut shards = view.placements().iter().filter(|at| !is_lost(at));
+        shards.all(|at| at.backups.len() + 1 == replicas && at.learners.is_empty())
     }
 
     /// Lets the leader take nodes for dead whose time has come.
@@ -462,24 +511,37 @@ impl Run {
     /// Looks at all rows when all is quiet.
     async fn checks(&self, worker: &Worker<'_, Simulated, Tested>, tables: Tables) {
         let Program { keys, ref logs, .. } = self.program.0;
-        indexes::agree(worker, tables, keys).await;
+        if !self.case.loses {
+            indexes::agree(worker, tables, keys).await;
+        }
         let mut log = logs.lock().expect("no thread panics").pop().flatten().expect("one more than coroutines");
-        let mut recording = log.begin();
-        let seen = worker.transact(async |tx| {
-            recording.retry();
-            for key in 0..keys {
-                for table in 0..4 {
-                    let row = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?;
-                    recording.read(table, key, row.map(|bytes| version(&bytes)));
+        // Rows of lost shards are read by themselves.
+        let at_once = if self.case.loses { 1 } else { 4 * keys };
+        let rows: Vec<(u32, u64)> = (0..keys).flat_map(|key| (0..4).map(move |table| (table, key))).collect();
+        for rows in rows.chunks(at_once as usize) {
+            let mut recording = log.begin();
+            let seen = worker.transact(async |tx| {
+                recording.retry();
+                for (table, key) in rows {
+                    let row = at!(tables, *table, *key, |rows, key| tx.get(rows, key).await)?;
+                    recording.read(*table, *key, row.map(|bytes| version(&bytes)));
+                }
+                Ok(())
+            });
+            match seen.await {
+                Err(error) if self.case.may_be(&error) => recording.abort(),
+                seen => {
+                    seen.expect("no row is locked");
+                    recording.commit();
                 }
             }
-            Ok(())
-        });
-        seen.await.expect("no row is locked");
-        recording.commit();
+        }
         logs.lock().expect("no thread panics").push(Some(log));
         for (number, acknowledged) in (0..).zip(&self.acknowledged) {
             let marked = worker.transact(async |tx| tx.get(tables.words, MARKS + number).await).await;
+            if marked.as_ref().is_err_and(|error| self.case.may_be(error)) {
+                continue;
+            }
             let marked = marked
                 .expect("no row is locked")
                 .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
@@ -492,7 +554,10 @@ impl Run {
                 let put = worker.transact_with(soon(), async |tx| {
                     at!(tables, table, key, |rows, key| tx.put(rows, key, value(7)).await)
                 });
-                put.await.unwrap_or_else(|error| panic!("row {key} of {table}: {error:?}"));
+                match put.await {
+                    Err(error) if !self.case.may_be(&error) => panic!("row {key} of {table}: {error:?}"),
+                    _ => {}
+                }
             }
         }
     }
@@ -540,7 +605,8 @@ fn starts(
         worker.serve(&spawner);
         let done = Rc::new(std::cell::Cell::new(0));
         let first = u64::from(number) * COROUTINES;
-        for coroutine in 0..COROUTINES {
+        let is_idle = run.case.loses && !run.case.survives(id);
+        for coroutine in (0..COROUTINES).filter(|_| !is_idle) {
             let writes = Arc::clone(&run).writes(worker.clone(), tables, first + coroutine);
             let (done, run) = (Rc::clone(&done), Arc::clone(&run));
             let counted = async move {
@@ -567,6 +633,34 @@ fn starts(
     });
     spawned.expect("room for an endpoint");
     started
+}
+
+/// Has an operator replace a node that has died, by what another one is told.
+fn replaces(sim: &Sim<NoHtm>, nodes: &[Node<Simulated, Tested>], (dead, owners): (NodeId, u16)) {
+    let (is_done, told) = (Arc::new(AtomicBool::new(false)), NodeId((dead.0 + 1) % owners));
+    let node = nodes.iter().rfind(|node| node.id() == told).expect("it is there").clone();
+    let done = Arc::clone(&is_done);
+    let spawned = sim.spawn(told, move |spawner| {
+        let worker = node.worker(spawner.endpoint()).expect("few workers");
+        let orders = async move {
+            let address = ([10, 0, 0, 9], 7000 + dead.0).into();
+            while let Err(error) = worker.replace(dead, address).await {
+                // Its death is not seen yet, or another one leads.
+                let may_be =
+                    matches!(error, Error::Cluster(ClusterError::StillHere { .. } | ClusterError::NotReady { .. }));
+                assert!(may_be, "{error:?}");
+                worker.endpoint().sleep(LEASE / 10).await;
+            }
+            done.store(true, SeqCst);
+        };
+        spawner.spawn(orders).expect("it runs");
+    });
+    spawned.expect("room for an endpoint");
+    let until = sim.elapsed() + Duration::from_millis(200);
+    while !is_done.load(SeqCst) {
+        assert_eq!(sim.run_for(Duration::from_micros(100)), RunEnd::TimeUp);
+        assert!(sim.elapsed() < until, "{dead} is not replaced");
+    }
 }
 
 /// Runs a case. Fails with what is wrong. Returns how often one died before the view
@@ -637,6 +731,9 @@ fn run(case: &Case) -> (usize, Trace) {
         }
         let until = since + at;
         assert_eq!(sim.run_for(until.saturating_sub(sim.elapsed())), RunEnd::TimeUp, "{case:?}: it has ended before");
+        if case.replaces {
+            replaces(&sim, &nodes, (node, case.owners));
+        }
         sim.restart(node, Remains::Nothing).expect("it has died");
         nodes.push(starts(&sim, &run, &register, (node.0, number)));
         let is_whole = |nodes: &[Node<Simulated, Tested>]| {
@@ -752,6 +849,35 @@ fn what_is_found_without_a_lease_is_found() {
 #[test]
 fn a_node_that_has_not_learnt_all_rows_is_found() {
     assert!(is_found(Mutation::PartLearnt, 0..rounds(20), &[Case::of_returns]));
+}
+
+/// Runs cases of one kind, in all protocols in turn.
+fn check_all(make: Make, usual: u64) {
+    let protocols: Vec<Protocol> = Protocol::with_names().collect();
+    let mut told = Vec::new();
+    for seed in seeds(usual) {
+        let case = make(protocols[seed as usize % protocols.len()], seed);
+        if catch_unwind(|| run(&case)).is_err() {
+            eprintln!("FAILS {case:?}");
+            told.push(case);
+        }
+    }
+    assert!(told.is_empty(), "{} fail: {told:#?}", told.len());
+}
+
+#[test]
+fn what_others_have_stays_when_a_shard_is_lost() {
+    check_all(Case::of_a_loss, 18);
+}
+
+#[test]
+fn others_take_the_places_of_nodes_that_are_gone() {
+    check_all(Case::of_replacements, 12);
+}
+
+#[test]
+fn a_lost_shard_that_is_served_empty_is_found() {
+    assert!(is_found(Mutation::LostServedEmpty, 0..rounds(20), &[Case::of_a_loss]));
 }
 
 #[test]

@@ -28,9 +28,12 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Rings, Setup, Tables, Tested, kept};
+use crate::{
+    bed::{Rings, Setup, Tables, Tested, kept},
+    replaced,
+};
 
-const OWNERS: u16 = 3;
+pub(crate) const OWNERS: u16 = 3;
 const ACCOUNTS: u64 = 40;
 const BALANCE: u64 = 1_000;
 
@@ -42,7 +45,7 @@ const MARK: u64 = ACCOUNTS;
 const OWNER: &str = "DRTM_TEST_OWNER";
 
 /// A fabric between processes that share a directory.
-trait Joined: Fabric<Engine = NoHtm> {
+pub(crate) trait Joined: Fabric<Engine = NoHtm> {
     const NAME: &str;
 
     /// How long a process may be silent.
@@ -193,13 +196,13 @@ fn serve<F: Joined>(directory: &Path, node: u16, protocol: Protocol) {
 }
 
 /// A process that is killed at the end.
-struct Owner {
+pub(crate) struct Owner {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Owner {
-    fn spawn<F: Joined>(protocol: Protocol, node: u16, directory: &Path) -> Self {
+    pub(crate) fn spawn<F: Joined>(protocol: Protocol, node: u16, directory: &Path) -> Self {
         let mut command = Command::new(env::current_exe().expect("this one"));
         command.args(["--exact", "killed::an_owner_that_is_killed", "--nocapture"]);
         let place = directory.to_str().expect("plain");
@@ -210,7 +213,7 @@ impl Owner {
     }
 
     /// Waits until it has said something. Returns false if it has ended before.
-    fn says(&mut self, what: &str) -> bool {
+    pub(crate) fn says(&mut self, what: &str) -> bool {
         self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(what))
     }
 
@@ -229,11 +232,14 @@ impl Drop for Owner {
 
 /// What befalls the process of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Killed,
     Stopped,
     /// It is killed and started again, and so is each of the others in turn.
     Restarted,
+    /// It is killed, and another one takes its place at another address. Then the next one is
+    /// started again, which knows the old address, and the last one is replaced, too.
+    Replaced,
 }
 
 /// A directory for a group, which is removed at the end.
@@ -258,7 +264,7 @@ fn is_whole<F: Joined>(client: &Node<F, Tested>) -> bool {
 }
 
 /// Ends the process of an owner so long after money began to move.
-fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration) {
+pub(crate) fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration) {
     // Tests run beside each other.
     let name = format!("drtm-killed-{}-{}-{}-{end:?}-{ended}", std::process::id(), F::NAME, protocol.name);
     let place = Place(env::temp_dir().join(name));
@@ -299,15 +305,22 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
         };
         until(1);
         thread::sleep(after);
-        if end == End::Restarted {
-            for ended in (ended..ended + OWNERS).map(|node| node % OWNERS) {
+        if matches!(end, End::Restarted | End::Replaced) {
+            let stale = replaced::Stale::new(&place.0);
+            for (turn, ended) in (ended..ended + OWNERS).map(|node| node % OWNERS).enumerate() {
                 let before = life_of(&client, ended);
                 owners[usize::from(ended)].process.kill().expect("it runs");
                 let is_out = || life_of(&client, ended).is_none_or(|life| Some(life) != before);
                 while !is_out() && !moves.is_finished() {
                     thread::sleep(Duration::from_millis(1));
                 }
-                owners[usize::from(ended)] = Owner::spawn::<F>(protocol, ended, &place.0);
+                let mut at = &place.0;
+                match (end, turn) {
+                    (End::Replaced, 1) => at = &stale.0,
+                    (End::Replaced, _) => replaced::replace(&client, protocol, ended, (&place.0, &stale)),
+                    _ => {}
+                }
+                owners[usize::from(ended)] = Owner::spawn::<F>(protocol, ended, at);
                 assert!(owners[usize::from(ended)].says("begun"), "it ended by itself");
                 // Another one may be lost when all shards have two replicas again.
                 let is_back = || is_whole(&client) && life_of(&client, ended) != before;
@@ -322,7 +335,7 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
         let owner = &mut owners[usize::from(ended)];
         match end {
             End::Killed => owner.process.kill().expect("it runs"),
-            End::Stopped | End::Restarted => owner.signal("STOP"),
+            End::Stopped | End::Restarted | End::Replaced => owner.signal("STOP"),
         }
         // Others need what it has served.
         let has_changed = || !client.view().has(NodeId(ended));
@@ -353,7 +366,7 @@ fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration)
         assert!(seen.load(SeqCst) >= moved, "{seen:?}, and {moved} were acknowledged");
     }
     let (left, name) = (client.view(), protocol.name);
-    let gone = usize::from(end != End::Restarted);
+    let gone = usize::from(matches!(end, End::Killed | End::Stopped));
     assert_eq!(left.members().len(), usize::from(OWNERS) - gone, "{name}: {left}");
     drop(owners);
 }

@@ -26,7 +26,7 @@ pub(crate) fn without(view: &View, gone: &[NodeId]) -> View {
         let nodes = [at.primary].into_iter().chain(at.backups.iter().copied());
         let mut nodes = nodes.filter(|node| !gone.contains(node));
         let primary = nodes.next().expect("each shard has a backup");
-        Placement { primary, backups: nodes.collect(), learners: Vec::new() }
+        Placement { primary, backups: nodes.collect(), learners: Vec::new(), lost: None }
     };
     view.next(members, view.placements().iter().map(placement).collect()).expect("as many shards")
 }

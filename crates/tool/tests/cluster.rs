@@ -247,6 +247,39 @@ fn a_cluster_of_three_that_loses_a_node_is_under_replicated() {
 }
 
 #[test]
+fn a_node_is_replaced_by_one_at_another_address() {
+    let place = Place::new("replaced");
+    let (key, mut addresses, mut nodes) = begun(&place);
+    until(&key, &addresses[0], |status| states(status) == ["ok"]);
+    let at = addresses[0].clone();
+    let order = |arguments: &[&str]| drtm(&[&["cluster"], arguments, &["--key", &key, "--at", &at]].concat());
+    let said = |arguments: &[&str], what: &str| {
+        let (status, _, said) = order(arguments);
+        assert!(status == Some(1) && said.contains(what), "{status:?}: {said}");
+    };
+    let there = self::addresses(1).remove(0);
+    said(&["replace", "--node", "2", "--with", &there], "is here, and is not replaced");
+    said(&["give-up", "--shard", "2"], "is not lost, and keeps its rows");
+    nodes[2].0.kill().expect("it runs");
+    until(&key, &at, |status| status["members"][2]["state"] == "out");
+    said(&["replace", "--node", "2", "--with", &addresses[1]], "where another node is");
+    said(&["replace", "--node", "7", "--with", &there], "is no owner");
+    let (status, json, error) = order(&["replace", "--node", "2", "--with", &there, "--json"]);
+    assert_eq!(status, Some(0), "{error}");
+    let replaced: Value = serde_json::from_str(&json).expect("one value");
+    assert_eq!(replaced["members"][2]["address"], there.as_str());
+    assert_eq!(replaced["members"][2]["state"], "out");
+    // The new machine is told all addresses.
+    addresses[2] = there.clone();
+    fs::write(place.0.join("addresses"), addresses.join("\n")).expect("a disk");
+    nodes[2] = Node::spawn(2, &place.0);
+    assert!(nodes[2].has_begun(), "it ended by itself");
+    let whole =
+        until(&key, &addresses[2], |status| states(status) == ["ok"] && status["members"][2]["state"] == "here");
+    assert_eq!(whole["members"][2]["address"], there.as_str());
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let place = Place::new("wrong");
     let (key, at) = (place.key(), addresses(1).remove(0));

@@ -196,6 +196,8 @@ pub enum Mutation {
     AccessLeft,
     /// A node that learns a group's rows copies its first table alone.
     PartLearnt,
+    /// A shard of which no replica is left is served without rows, though no operator has said so.
+    LostServedEmpty,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

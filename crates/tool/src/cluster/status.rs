@@ -1,11 +1,11 @@
 //! `drtm cluster status`: shows what a node sees of its cluster.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, value_parser};
 use drtm_report::Report;
-use drtm_txn::cluster::ClusterStatus;
 
+use super::At;
 use crate::Error;
 
 /// Show the members of a cluster, and what each shard has, as one of its nodes sees them
@@ -16,7 +16,7 @@ use crate::Error;
 ///   ok                its primary serves it, and it has as many backups as it is to have
 ///   under-replicated  its primary serves it, with fewer backups; `learners` copy its rows
 ///   recovering        no node serves it at the moment, and one that has its rows may be left
-///   lost              all nodes that had its rows are gone
+///   lost              all nodes that had its rows are gone: see `drtm cluster give-up`
 ///
 /// Rows are those of tables; bytes are those of keys and values, and of entries of indexes. Each
 /// primary counts its own, while transactions run; what it has not counted in time is `-`, or null.
@@ -30,13 +30,8 @@ use crate::Error;
     after_help = "Exit status: 0 the node has answered, 1 it could not be asked, 2 wrong usage."
 )]
 pub struct Args {
-    /// The file of the cluster's key, of 32 bytes
-    #[arg(long, value_name = "FILE")]
-    key: PathBuf,
-
-    /// Where a node of the cluster listens, such as 10.0.0.1:7000
-    #[arg(long, value_name = "ADDRESS")]
-    at: String,
+    #[command(flatten)]
+    at: At,
 
     /// For how long rows are counted, in seconds
     #[arg(long, value_parser = value_parser!(u8).range(1..=60), default_value_t = 1, value_name = "SECONDS")]
@@ -45,7 +40,7 @@ pub struct Args {
 
 impl Args {
     pub(super) fn execute(&self, report: &Report) -> Result<(), Error> {
-        let status = ClusterStatus::ask_at(&self.at, &self.key, Duration::from_secs(self.rows_within.into()))?;
+        let status = self.at.operator()?.status(Duration::from_secs(self.rows_within.into()))?;
         report.text(&status.to_string())?;
         Ok(report.result(&status)?)
     }

@@ -36,6 +36,7 @@ macro_rules! requests {
             CopyRows;
             CountRows;
             Status;
+            TakeOrder;
         }
     };
 }

@@ -20,6 +20,7 @@ use super::{
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged},
+    orders::Orders,
     participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
     remembered::Caches,
@@ -765,6 +766,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             unanswered: Mutex::default(),
             tenure,
             closings: Closings::default(),
+            orders: Orders::default(),
             gathered: Mutex::default(),
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),

@@ -275,6 +275,25 @@ pub enum ClusterError {
         /// Its address.
         address: std::net::SocketAddr,
     },
+    /// The node that was asked refuses.
+    #[cfg(feature = "tcp")]
+    #[error("the node at {address} refuses: {reason}")]
+    VisitRefused {
+        /// Its address.
+        address: std::net::SocketAddr,
+        /// Why.
+        reason: Refusal,
+    },
+    /// An order was taken, and not carried out in time.
+    #[cfg(feature = "tcp")]
+    #[error(
+        "the node at {address} has taken the order, which is not carried out yet: see `drtm cluster status`, and \
+         give it once more if its leader is another one by now"
+    )]
+    NotCarriedOut {
+        /// Its address.
+        address: std::net::SocketAddr,
+    },
     /// The process cannot join its group.
     #[error(transparent)]
     Group(drtm_rdma::JoinError),
@@ -356,11 +375,40 @@ pub enum ClusterError {
         /// The node that leads the view.
         leader: NodeId,
     },
-    /// All nodes are gone that had a shard's rows.
-    #[error("no node is left that has rows of {shard}: start its nodes again with their directories")]
+    /// All nodes are gone that had a shard's rows. Nothing of the transaction has happened.
+    #[error(
+        "no node is left that has the rows of {shard}, and the transaction has not happened: start the node that had \
+         them last again with its directory, or give the shard up with `drtm cluster give-up`"
+    )]
     ShardLost {
         /// The first shard that is lost.
         shard: ShardId,
+    },
+    /// A shard is to be given up that is not lost.
+    #[error("{shard} is not lost, and keeps its rows: `drtm cluster status` shows which shards are")]
+    NotLost {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// A node is to be replaced that is here.
+    #[error("{node} is here, and is not replaced: stop it first, if it is to be")]
+    StillHere {
+        /// The node.
+        node: NodeId,
+    },
+    /// A node is to be replaced by one at the address of another node.
+    #[error("{node} cannot be at {address}, where another node is: give it an address of its own")]
+    AddressTaken {
+        /// The node that is to be replaced.
+        node: NodeId,
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// A node is to be replaced that no owner's number names.
+    #[error("{node} is no owner of the cluster: `drtm cluster status` shows which there are")]
+    NoSuchNode {
+        /// The number.
+        node: NodeId,
     },
     /// The engine of agreement has no answer.
     #[error("who is a member cannot be agreed on: {0}")]

@@ -216,6 +216,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Locks, leases and reads the rows.
     async fn start(&mut self) -> Result<(), Error> {
+        let state = self.state();
+        let of_ranges = state.ranges.iter().flat_map(|range| state.view.heads_of(range.reach));
+        state.check_served(state.rows.iter().map(|row| row.shard).chain(of_ranges))?;
         for owner in 0..self.state().owners.len() {
             let node = self.state().owners[owner].node;
             if node != self.worker.id()

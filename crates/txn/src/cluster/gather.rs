@@ -81,6 +81,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let groups: Vec<(u16, NodeId)> = groups.collect();
         let count = |(group, primary)| async move {
             match life(primary) {
+                _ if !self.view().serves(primary, group) => None,
                 Life::Here => self.in_time(primary, until, self.count_group(primary, group)).await.ok(),
                 Life::Silent | Life::Gone => None,
             }

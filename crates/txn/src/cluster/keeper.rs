@@ -125,6 +125,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Changes the view if it is this node's to, and nodes are gone or a change was not completed.
     async fn keep(&self, membership: &dyn Membership, tenure: &Tenure) -> Result<(), Error> {
         let view = self.node.view.view();
+        let orders = self.orders(&view).await;
         if !view.has_life(self.id(), self.node.incarnation) || !self.may_drive(&view, tenure) {
             return Ok(());
         }
@@ -142,7 +143,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             if !tenure.holds(self.endpoint().now()) {
                 return Ok(());
             }
-            improved = self.improved(&view).await?;
+            improved = self.improved(&view, &orders).await?;
             if improved.is_none() {
                 return Ok(());
             }
@@ -169,13 +170,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if needs_next {
             let members = next.members().to_vec();
             let is_gone = |node: NodeId| members.iter().any(|member| member.node == node && is_dead(member));
+            let has_ended =
+                |node: NodeId| members.iter().any(|member| member.node == node && self.gone(member).is_some());
+            let left = || next.without(is_gone, has_ended);
             next = match improved {
                 Some(improved) if dead.is_empty() && next.number() == view.number() => improved,
-                _ if next.number() == FIRST => match self.formed(next.without(is_gone)?) {
+                _ if next.number() == FIRST => match self.formed(left()?) {
                     Some(formed) => formed,
                     None => return Ok(()),
                 },
-                _ => next.without(is_gone)?,
+                _ => left()?,
             };
             match self.answer_of(membership.replace(current.number(), &content_of(&next))).await {
                 Ok(_) => {}

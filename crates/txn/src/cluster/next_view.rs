@@ -117,7 +117,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns for how long a transaction waits for the next view.
-    fn patience_for_view(&self) -> Duration {
+    pub(super) fn patience_for_view(&self) -> Duration {
         let [least, most] = BY_THEMSELVES;
         match &self.node.tenure {
             Some(tenure) => (LEASES * tenure.terms.lease).clamp(least, most),

@@ -9,10 +9,11 @@ use drtm_rdma::{Fabric, Incarnation, NodeId};
 use super::{
     coordinator::Coordinator,
     log::OfGroup,
+    orders::{Order, gives_up},
     requests::learn::{Hold, HoldGroup},
-    view::{Member, Placement, View},
+    view::{Lost, Member, Placement, View},
 };
-use crate::{Config, Error};
+use crate::{Config, Error, mutation::Mutation};
 
 /// Returns the nodes at which a group is to be, as far as they are members: its primary first.
 fn wanted(first: &View, now: &View, (group, replicas): (u16, usize)) -> Vec<NodeId> {
@@ -30,7 +31,7 @@ fn step(now: &Placement, wanted: &[NodeId], standing: impl Fn(NodeId) -> OfGroup
     if let [primary, backups @ ..] = wanted
         && wanted.iter().all(|node| is_there(*node))
     {
-        return Placement { primary: *primary, backups: backups.to_vec(), learners: Vec::new() };
+        return Placement { primary: *primary, backups: backups.to_vec(), learners: Vec::new(), lost: None };
     }
     let may_learn = |node: &NodeId| match standing(*node) {
         OfGroup::Learns | OfGroup::HasLearnt => now.learners.contains(node),
@@ -48,7 +49,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// # Errors
     ///
     /// When a member cannot be asked what it has.
-    pub(super) async fn improved(&self, view: &View) -> Result<Option<View>, Error> {
+    pub(super) async fn improved(&self, view: &View, orders: &[Order]) -> Result<Option<View>, Error> {
+        if let Some(next) = self.replaced_by(view, orders)? {
+            return Ok(Some(next));
+        }
         if let Some(joins) = self.joining(view) {
             // One at a time: a majority without the node, and one with it, have a member in common.
             let members = view.members().iter().cloned().chain([joins]).collect();
@@ -58,6 +62,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         for group in 0..view.groups() {
             let Some(now) = view.placement(group) else { break };
             let wanted = wanted(&self.node.first_view, view, (group, self.node.log.backups + 1));
+            if let Some(why) = now.lost {
+                next.push(self.step_of_lost((view, group, now), why, orders).await?);
+                continue;
+            }
             let mut standings = Vec::new();
             let is_placed = now.learners.is_empty() && now.replicas().eq(wanted.iter().copied());
             for node in wanted.iter().copied().filter(|node| !is_placed && !now.replicas().any(|other| other == *node))
@@ -75,6 +83,27 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(Some(view.placed(view.members().to_vec(), of)?))
     }
 
+    /// Returns where a lost group is next. It is given up by an order only. Then the first member
+    /// serves it that has tables without rows, which is one that is to have it if there is such.
+    async fn step_of_lost(
+        &self,
+        (view, group, now): (&View, u16, &Placement),
+        why: Lost,
+        orders: &[Order],
+    ) -> Result<Placement, Error> {
+        if why != Lost::GivenUp && !S::has(Mutation::LostServedEmpty) {
+            let is_given_up = gives_up(orders, view, group);
+            return Ok(if is_given_up { now.lost_by(Lost::GivenUp) } else { now.clone() });
+        }
+        for node in wanted(&self.node.first_view, view, (group, usize::MAX)) {
+            if self.standing_at(node, group).await? == OfGroup::Empty {
+                return Ok(Placement { primary: node, backups: Vec::new(), learners: Vec::new(), lost: None });
+            }
+        }
+        // Members still take out what they had of it.
+        Ok(now.clone())
+    }
+
     /// Returns an owner that is here, and that the view is without.
     fn joining(&self, view: &View) -> Option<Member> {
         let owners = self.node.first_view.members().iter().map(|member| member.node);
@@ -88,7 +117,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let owners = owners.filter(|node| !view.has(*node) && *node != self.id());
         let mut owners = owners.filter_map(|node| Some((node, here(&node)?)));
         let (node, incarnation) = owners.find(|(node, life)| joins(*node, *life))?;
-        Some(Member { node, address: String::new(), incarnation: Some(incarnation) })
+        let address = view.address_of(node).map(|address| address.to_string()).unwrap_or_default();
+        Some(Member { node, address, incarnation: Some(incarnation) })
     }
 
     /// Asks a member what it has of a group.
@@ -111,13 +141,13 @@ mod tests {
     }
 
     fn at(primary: u16, backups: &[u16], learners: &[u16]) -> Placement {
-        Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners) }
+        Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners), lost: None }
     }
 
     #[test]
     fn a_group_is_wanted_at_its_owner_and_at_those_that_come_next() {
         let first = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
-        let without = first.without(|node| node == NodeId(0)).expect("a view");
+        let without = first.without(|node| node == NodeId(0), |_| true).expect("a view");
         assert_eq!(wanted(&first, &first, (2, 2)), nodes(&[2, 0]));
         assert_eq!(wanted(&first, &without, (2, 2)), nodes(&[2, 1]));
         assert_eq!(wanted(&first, &without, (0, 2)), nodes(&[1, 2]));

@@ -19,6 +19,7 @@ pub(super) mod lines;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod node;
+pub(super) mod orders;
 pub(super) mod place;
 pub(super) mod read;
 pub(super) mod scan;
@@ -37,6 +38,7 @@ use self::{
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
     node::{Clock, Close, Count, Durable, Introduce, Line},
+    orders::TakeOrder,
     place::{Place, Reap},
     read::{Lease, Read},
     scan::Scan,
@@ -48,6 +50,7 @@ use super::{
     ask::{Ask, requests, with_lines},
     coordinator::Coordinator,
     participant::Participant,
+    shard::ShardId,
     state::State,
     wire::stamp::{Binds, Stamp},
 };
@@ -274,6 +277,17 @@ impl Ask {
             (About::Record, record) => state.log.node_of_record(record),
             #[cfg(feature = "hades")]
             (About::NicPart, part) => state.nic_part(part).node,
+        }
+    }
+
+    /// Returns the shard that it is about, if it is about one. What ends a transaction is about no
+    /// shard that is not served: a row of it was never locked.
+    pub(super) fn shard<P: Port>(self, state: &State<'_, P>) -> Option<ShardId> {
+        match self.about() {
+            (About::Row, row) => Some(state.rows[row as usize].shard),
+            (About::Guard, guard) => Some(state.guards.get(guard).head),
+            (About::Span, span) => Some(state.spans[span as usize].shard),
+            _ => None,
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
     ClusterError, Refusal,
     ask::{Ask, Asks},
     coordinator::Coordinator,
+    shard::ShardId,
     state::{Culprit, Hold, Sent, Sight, State},
     wire::stamp::Stamp,
 };
@@ -51,6 +52,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// The first that there is.
     pub(super) async fn post(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        state.check_served(asks.iter().filter_map(|ask| ask.shard(state)))?;
         let (mut outcome, mut by_verbs) = (Ok(()), Asks::new());
         let nodes: SmallVec<[NodeId; 16]> = asks.iter().map(|ask| ask.node(state)).collect();
         for owner in 0..state.owners.len() {
@@ -233,6 +235,21 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     /// Returns whether a row was looked up by verbs, and missed.
     fn was_missed(&self, ask: Ask) -> bool {
         matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].sight == Sight::Missed)
+    }
+
+    /// Checks that nodes serve these shards. What this refuses, no node has heard of.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::ShardLost`] names the first that none serves.
+    pub(super) fn check_served(&self, mut shards: impl Iterator<Item = ShardId>) -> Result<(), ClusterError> {
+        if !self.view.has_lost() {
+            return Ok(());
+        }
+        match shards.find(|shard| self.view.is_lost(*shard)) {
+            Some(shard) => Err(ClusterError::ShardLost { shard }),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn epoch_of(&self, row: u32) -> u64 {

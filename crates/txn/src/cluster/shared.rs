@@ -18,6 +18,7 @@ use super::{
     events::{Announcer, ClusterEvent},
     gathered::Gathered,
     log::{LogConfig, OnlyLogged},
+    orders::Orders,
     participant::{Home, Stored},
     remembered::Caches,
     tenure::Tenure,
@@ -27,7 +28,7 @@ use super::{
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 10;
+pub(super) const VERSION: u32 = 11;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -71,6 +72,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) tenure: Option<Tenure>,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
+    /// What an operator has ordered.
+    pub(super) orders: Orders,
     /// What visitors have asked for.
     pub(super) gathered: Mutex<Gathered>,
     /// What its chopped transactions have left.
@@ -91,7 +94,7 @@ impl<F: Fabric, S: Config> Shared<F, S> {
         // Those that it serves in this view.
         let groups = usize::from(view.groups());
         let is_served = |store: usize| match (store % (groups + 1)).checked_sub(1) {
-            Some(group) => view.placement(group as u16).is_some_and(|placed| placed.primary == self.node),
+            Some(group) => view.serves(self.node, group as u16),
             None => false,
         };
         let stores = self.home.stores.iter().enumerate().filter(|_| self.protocol.is_one_sided());
@@ -125,7 +128,7 @@ impl<F: Fabric, S: Config> Shared<F, S> {
         }
         let is_newer = self.view.install(next, |next, open| {
             let db = &self.home.db;
-            let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
+            let serves = |view: &View, group| view.serves(self.node, group);
             let taken = (0..next.groups()).filter(|group| serves(next, *group) && !serves(&now, *group));
             if let Some(backup) = &self.home.backup {
                 // What is written from now on is newer than what this node has of these groups. A
@@ -143,6 +146,10 @@ impl<F: Fabric, S: Config> Shared<F, S> {
         })?;
         if is_newer {
             let view = self.view.view();
+            for (node, address) in view.replaced() {
+                // One that this node does not know has nothing to do with it.
+                let _ = self.fabric.relocate(self.node, *node, *address);
+            }
             if let Some(tenure) = &self.tenure {
                 tenure.enter(&view);
             }

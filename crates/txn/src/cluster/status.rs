@@ -5,6 +5,9 @@
 #[cfg(feature = "tcp")]
 mod visit;
 
+#[cfg(feature = "tcp")]
+pub use self::visit::Operator;
+
 use std::fmt;
 
 use drtm_rdma::{
@@ -12,7 +15,10 @@ use drtm_rdma::{
     rpc::{Decode, DecodeError, Encode, Reader},
 };
 
-use super::{shard::ShardId, view::Placement};
+use super::{
+    shard::ShardId,
+    view::{Lost, Placement},
+};
 
 /// A cluster, as one of its nodes sees it. [`Display`](fmt::Display) shows it as text; with the
 /// feature `serde`, it can be serialized.
@@ -164,6 +170,11 @@ impl ShardState {
     /// Returns the state of a shard that is to have so many replicas, in a view that is open or
     /// not.
     pub(super) fn of(placed: &Placement, replicas: usize, is_open: bool, life: impl Fn(NodeId) -> Life) -> Self {
+        match placed.lost {
+            Some(Lost::GivenUp) => return Self::Recovering,
+            Some(_) => return Self::Lost,
+            None => {}
+        }
         if placed.replicas().all(|node| life(node) == Life::Gone) {
             return Self::Lost;
         }
@@ -319,7 +330,7 @@ mod tests {
 
     fn placed(primary: u16, backups: &[u16]) -> Placement {
         let backups = backups.iter().copied().map(NodeId).collect();
-        Placement { primary: NodeId(primary), backups, learners: vec![NodeId(9)] }
+        Placement { primary: NodeId(primary), backups, learners: vec![NodeId(9)], lost: None }
     }
 
     fn sample() -> ClusterStatus {

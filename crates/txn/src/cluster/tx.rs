@@ -253,6 +253,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
         match &mut self.state {
             Some(state) => {
+                state.check_served(state.rows.iter().filter(|row| row.is_written()).map(|row| row.shard))?;
                 self.worker.check_fits(state).await?;
                 self.worker.reserve_log(state).await
             }

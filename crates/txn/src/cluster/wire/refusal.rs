@@ -64,10 +64,25 @@ pub enum Refusal {
     /// Its NIC has squashed the transaction, which conflicts with another one.
     #[error("its NIC has squashed the transaction: run it again")]
     Squashed = 17,
+    /// The shard is served, and keeps its rows.
+    #[error("the shard is not lost, and keeps its rows")]
+    NotLost = 18,
+    /// Its nodes agree on no view.
+    #[error("its nodes have no membership, by which they would agree on another view")]
+    NoMembership = 19,
+    /// The node that is to be replaced is here.
+    #[error("the node is here: stop it first")]
+    StillHere = 20,
+    /// Another node has the address.
+    #[error("another node has the address")]
+    AddressTaken = 21,
+    /// No owner has the number.
+    #[error("no owner has the number")]
+    NoSuchNode = 22,
 }
 
 impl Refusal {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 22] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -85,6 +100,11 @@ impl Refusal {
         Self::LogFailed,
         Self::OtherView,
         Self::Squashed,
+        Self::NotLost,
+        Self::NoMembership,
+        Self::StillHere,
+        Self::AddressTaken,
+        Self::NoSuchNode,
     ];
 
     /// Returns the refusal of a number.

@@ -48,7 +48,7 @@ impl Standing {
         let is = |nodes: &[NodeId]| nodes.contains(&node);
         match (self, placed) {
             (Self::None, _) => Self::None,
-            (_, Some(at)) if at.primary == node || is(&at.backups) => Self::Replica,
+            (_, Some(at)) if at.server() == Some(node) || is(&at.backups) => Self::Replica,
             (Self::Empty, Some(at)) if is(&at.learners) => Self::Learns,
             (Self::Learns | Self::HasLearnt, Some(at)) if is(&at.learners) => self,
             (Self::Empty, _) => Self::Empty,
@@ -196,7 +196,7 @@ mod tests {
         let node = NodeId(2);
         let at = |primary, backups: &[u16], learners: &[u16]| {
             let nodes = |all: &[u16]| all.iter().copied().map(NodeId).collect();
-            Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners) }
+            Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners), lost: None }
         };
         let (serves, backs, learns, other) = (at(2, &[], &[]), at(1, &[2], &[]), at(1, &[], &[2]), at(1, &[3], &[]));
         let after = |standing: Standing, placed: &Placement| standing.in_view(Some(placed), node);

@@ -1,0 +1,88 @@
+//! Shards of which no replica is left. They are served by no node, until the one that had their rows
+//! last comes back with its directory, or an operator gives them up: then they are served again,
+//! without rows. See `docs/decisions/0119`.
+
+use drtm_rdma::{Incarnation, NodeId};
+
+use super::{ClusterError, Placement, View};
+use crate::cluster::shard::ShardId;
+
+/// Why a shard is served by no node of a view.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{Incarnation, NodeId};
+/// use drtm_txn::cluster::{Lost, ShardId, View};
+///
+/// // One shard of two was at node 1 alone, which is gone.
+/// let view = View::fixed(&[NodeId(0), NodeId(1)], 2, 0)?;
+/// let mut placements = view.placements().to_vec();
+/// placements[1].lost = Some(Lost::Held(Incarnation(1)));
+/// let next = view.next(view.members()[..1].to_vec(), placements)?;
+/// assert!(next.is_lost(ShardId(1)) && !next.is_lost(ShardId(0)));
+/// # Ok::<(), drtm_txn::cluster::ClusterError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lost {
+    /// No replica is left. This life of its primary had all rows last.
+    Held(Incarnation),
+    /// An operator has given its rows up. It is served again once a node is ready for that.
+    GivenUp,
+}
+
+impl View {
+    /// Returns whether no node serves a shard, since no replica of it is left.
+    ///
+    /// # Example
+    ///
+    /// See [`Lost`].
+    #[must_use]
+    pub fn is_lost(&self, shard: ShardId) -> bool {
+        self.placements.get(shard.index()).is_some_and(|placed| placed.lost.is_some())
+    }
+
+    /// Returns whether any shard is lost.
+    pub(in crate::cluster) fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// Makes the view that comes after this one, without nodes that are gone. What they have
+    /// served, the first backup serves that is left. If none is, the shard is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::ShardLost`] if no replica of a shard is left, and one of them has not
+    /// certainly `ended`: it may come back with all that it has, and is waited for.
+    pub(in crate::cluster) fn without(
+        &self,
+        is_gone: impl Fn(NodeId) -> bool,
+        has_ended: impl Fn(NodeId) -> bool,
+    ) -> Result<Self, ClusterError> {
+        let members = self.members.iter().filter(|member| !is_gone(member.node)).cloned().collect();
+        let placement = |(number, at): (usize, &Placement)| {
+            if at.lost.is_some() {
+                return Ok(at.clone());
+            }
+            let mut left = at.replicas().filter(|node| !is_gone(*node));
+            let Some(primary) = left.next() else {
+                // A view that names no lives has no rows yet: its owners have not met.
+                let life = self.incarnation(at.primary).filter(|_| at.replicas().all(&has_ended));
+                let life = life.ok_or(ClusterError::ShardLost { shard: ShardId(number as u16) })?;
+                return Ok(at.lost_by(Lost::Held(life)));
+            };
+            let learners = at.learners.iter().copied().filter(|node| !is_gone(*node)).collect();
+            Ok(Placement { primary, backups: left.collect(), learners, lost: None })
+        };
+        let placements = self.placements.iter().enumerate().map(placement).collect::<Result<_, ClusterError>>()?;
+        self.next(members, placements)
+    }
+}
+
+impl Placement {
+    /// Returns where a shard is that no node serves.
+    pub(in crate::cluster) fn lost_by(&self, why: Lost) -> Self {
+        Self { primary: self.primary, backups: Vec::new(), learners: Vec::new(), lost: Some(why) }
+    }
+}
