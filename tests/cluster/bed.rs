@@ -132,11 +132,13 @@ pub(crate) struct Rings {
     pub(crate) disks: &'static [Image],
     /// Whether there are tables of chopped transactions.
     pub(crate) chops: bool,
+    /// How many bytes a new backup copies in a second, if that is bounded.
+    pub(crate) copy_rate: Option<u64>,
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false }
+        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false, copy_rate: None }
     }
 }
 
@@ -179,6 +181,9 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
         .expect("the node is here");
     if let Some((membership, lease)) = membership {
         builder = builder.membership(membership).lease(lease);
+    }
+    if let Some(rate) = rings.copy_rate {
+        builder = builder.copies_at(rate).expect("more than nothing");
     }
     if rings.frees_dead {
         builder = builder.frees_dead_clients();

@@ -872,7 +872,7 @@ fn what_others_have_stays_when_a_shard_is_lost() {
 
 #[test]
 fn others_take_the_places_of_nodes_that_are_gone() {
-    check_all(Case::of_replacements, 12);
+    check_all(Case::of_replacements, 6);
 }
 
 #[test]

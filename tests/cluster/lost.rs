@@ -32,16 +32,22 @@ struct Four {
     sim: Sim<NoHtm>,
     register: Register,
     protocol: Protocol,
+    copy_rate: Option<u64>,
     /// Of each life that has begun.
     nodes: Vec<(Node<Simulated, Tested>, Tables)>,
 }
 
 impl Four {
     fn start(protocol: Protocol, seed: u64) -> Self {
+        Self::paced(protocol, seed, None)
+    }
+
+    /// Starts nodes that copy so many bytes in a second, when they become backups.
+    fn paced(protocol: Protocol, seed: u64, copy_rate: Option<u64>) -> Self {
         let sim = Sim::new(OWNERS, SimConfig::new(&NicProfile::CONNECTX_4).seed(seed));
         let mut options = RegisterOptions::default();
         options.seed = seed;
-        let mut four = Self { sim, register: Register::new(options), protocol, nodes: Vec::new() };
+        let mut four = Self { sim, register: Register::new(options), protocol, copy_rate, nodes: Vec::new() };
         (0..OWNERS).for_each(|node| four.add(node));
         four.until(|view| view.number() > 1);
         four
@@ -50,7 +56,7 @@ impl Four {
     /// Starts a life of a node, which serves until it dies.
     fn add(&mut self, node: u16) {
         let membership: Arc<dyn Membership> = Arc::new(self.register.client());
-        let rings = Rings { backups: 1, bytes: 1 << 14, ..Rings::default() };
+        let rings = Rings { backups: 1, bytes: 1 << 14, copy_rate: self.copy_rate, ..Rings::default() };
         let started = kept(self.sim.fabric(), node, OWNERS, self.protocol, (rings, Some((membership, LEASE))));
         self.nodes.push(started.clone());
         let register = self.register.clone();
@@ -79,7 +85,11 @@ impl Four {
             spawner.spawn(runs).expect("it runs");
         });
         spawned.expect("room for an endpoint");
-        assert_eq!(self.sim.run_for(PATIENCE), RunEnd::Done, "{}: {}", self.protocol.name, self.view());
+        let begun = self.sim.elapsed();
+        // Nodes go on serving until the end of each run.
+        while self.sim.run_for(Duration::from_micros(200)) != RunEnd::Done {
+            assert!(self.sim.elapsed() < begun + PATIENCE, "{}: {}", self.protocol.name, self.view());
+        }
     }
 
     fn view(&self) -> Arc<View> {
@@ -272,4 +282,35 @@ fn a_last_replica_that_is_silent_is_waited_for() {
         });
         assert_eq!(four.view().number(), before.number(), "{}", protocol.name);
     }
+}
+
+/// All tables fit one message each: what is copied last counts as what comes before.
+#[test]
+fn small_tables_are_copied_at_the_rate_that_is_chosen() {
+    const ROWS: u64 = 40;
+    const RATE: u64 = 10_000;
+    let takes = |copy_rate| {
+        let mut four = Four::paced(Protocol::FASST, 7, copy_rate);
+        four.run(async |worker, tables| {
+            let filled = worker.transact(async |tx| {
+                for number in 0..ROWS {
+                    tx.put(tables.words, number, vec![1; 8]).await?;
+                }
+                Ok(())
+            });
+            filled.await.expect("all are here");
+        });
+        four.die([1]);
+        four.until(|view| !view.has(NodeId(1)));
+        four.until_whole();
+        let begun = four.sim.elapsed();
+        four.restart(1);
+        four.until(|view| view.has(NodeId(1)));
+        four.until_whole();
+        four.sim.elapsed() - begun
+    };
+    // Of virtual time. The node gets rows of two of four groups, of 16 bytes each.
+    let least = Duration::from_secs(ROWS / 2 * 16) / RATE as u32;
+    let (paced, unpaced) = (takes(Some(RATE)), takes(None));
+    assert!(unpaced < least && least <= paced, "{unpaced:?}, {least:?}, {paced:?}");
 }

@@ -13,6 +13,7 @@ mod closing;
 mod coordinators;
 mod counts;
 mod deadlines;
+mod directories;
 mod directory;
 #[path = "../chopped/drawn.rs"]
 mod drawn;

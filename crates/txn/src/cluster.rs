@@ -96,6 +96,7 @@ mod log;
 mod metrics;
 mod next_view;
 mod node;
+mod ordering;
 mod orders;
 mod participant;
 mod partition;

@@ -198,6 +198,10 @@ pub enum Mutation {
     PartLearnt,
     /// A shard of which no replica is left is served without rows, though no operator has said so.
     LostServedEmpty,
+    /// A lost shard is served by any node whose directory has rows of it, and not by the last one.
+    StaleServed,
+    /// Rows that a directory has, and are worth nothing, stay in its log.
+    OldRowsLeft,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

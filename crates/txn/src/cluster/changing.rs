@@ -49,6 +49,8 @@ pub(super) struct Changing {
     /// heard of.
     pub(super) report: Mutex<Vec<u8>>,
     pub(super) complete: Mutex<Vec<(Holder, u64)>>,
+    /// The view that is left, and the epoch that its log is to have first: zero once it has.
+    pub(super) awaited: Mutex<(u32, u64)>,
 }
 
 /// Returns whether an incarnation is one of these, or one before it.

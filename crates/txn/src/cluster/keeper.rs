@@ -157,8 +157,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let current = self.configuration(membership, &view).await?;
         let mut next = view_of(&current)?;
         if self.is_without_this(&next) {
-            self.ask_to_join(&next).await;
-            return Ok(());
+            let Some(anew) = self.begun_anew(&view, &next)? else {
+                self.ask_to_join(&next).await;
+                return Ok(());
+            };
+            return match self.replace(membership, &current, &anew).await? {
+                // One that is started again by now is another life, and joins.
+                true => self.change(anew, &dead).await,
+                false => Ok(()),
+            };
         }
         // An earlier driver may have led in a view that this node has not entered.
         if next.number() > view.number() && !self.has_leave((&view, &next), &mut dead, tenure).await? {
@@ -181,16 +188,52 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 },
                 _ => left()?,
             };
-            match self.answer_of(membership.replace(current.number(), &content_of(&next))).await {
-                Ok(_) => {}
-                // Another one may have driven, or this one without an answer: it is looked again.
-                Err(NoAnswer::Outdated { .. } | NoAnswer::Unknown { .. }) => return Ok(()),
-                Err(error) => return Err(ClusterError::from(error).into()),
+            if !self.replace(membership, &current, &next).await? {
+                return Ok(());
             }
         }
         self.change(next, &dead).await?;
         self.node.unanswered.lock().clear();
         Ok(())
+    }
+
+    /// Replaces the configuration by a view. Returns whether that is done: another node may have
+    /// driven, or this one without an answer, and it is looked again.
+    async fn replace(
+        &self,
+        membership: &dyn Membership,
+        current: &Configuration,
+        next: &View,
+    ) -> Result<bool, ClusterError> {
+        match self.answer_of(membership.replace(current.number(), &content_of(next))).await {
+            Ok(_) => Ok(true),
+            Err(NoAnswer::Outdated { .. } | NoAnswer::Unknown { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the view that follows one all of whose members have ended, if this node knows that
+    /// of each: all nodes have crashed, for example, and are started again. Other lives of the same
+    /// nodes are its members. `None` if one may go on, or has not come back.
+    fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, ClusterError> {
+        let here = |node: NodeId| match node == self.id() {
+            true => Some(self.node.incarnation),
+            false => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
+        };
+        let has_ended = |member: &Member| {
+            let is_another = here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
+            is_another || self.has_certainly_ended(member)
+        };
+        if view.number() > FIRST || !last.members().iter().all(has_ended) {
+            return Ok(None);
+        }
+        let member = |first: &Member| {
+            let (node, incarnation) = (first.node, Some(here(first.node)?));
+            let address = last.address_of(node).map(|address| address.to_string()).unwrap_or_default();
+            Some(Member { node, address, incarnation })
+        };
+        let members = self.node.first_view.members().iter().filter_map(member);
+        Ok(Some(last.begun_anew(members.collect())?))
     }
 
     /// Returns the first view that nodes agree on, which names the lives of its members. `None` if

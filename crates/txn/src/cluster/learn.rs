@@ -1,7 +1,7 @@
 //! A node learns the rows of groups that it is going to back up: see
 //! [`learning`](super::log) for what it applies, and `docs/decisions/0112`.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, thread, time::Duration};
 
 use drtm_rdma::{Fabric, NodeId};
 
@@ -23,6 +23,9 @@ use crate::{
 /// How often a node looks whether there is something to learn, and how long it waits before it
 /// asks again for rows that it could not be given.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
+
+/// How long it waits before it makes a checkpoint again that has failed.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Where the next rows of a table are.
 #[derive(Debug, Default)]
@@ -53,6 +56,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             while backup.empty_some(&mut emptied) {
                 self.endpoint().yield_now().await;
             }
+            let taken_out = backup.taken_out();
+            if !taken_out.is_empty() {
+                match self.checkpoint().await {
+                    true => backup.is_without(&taken_out),
+                    // Its disk is full, for example.
+                    false => self.endpoint().sleep(AGAIN_AFTER).await,
+                }
+            }
             while let Some(group) = backup.to_learn() {
                 if self.learn_group(group).await.is_err() {
                     // Its primary is gone, for example, and another one comes.
@@ -62,11 +73,36 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Makes a checkpoint of the node's directory, in a thread of its own. Returns whether there is
+    /// one. The log before it is gone then, with the rows that are worth nothing.
+    async fn checkpoint(&self) -> bool {
+        let Some(log) = self.node.home.db.log.clone().filter(|_| !S::has(Mutation::OldRowsLeft)) else { return true };
+        let made = thread::Builder::new().name("drtm-checkpoint".to_owned());
+        let Ok(made) = made.spawn(move || log.checkpoint().is_ok()) else { return false };
+        while !made.is_finished() {
+            self.endpoint().sleep(LOOK_AFTER).await;
+        }
+        made.join().unwrap_or(false)
+    }
+
+    /// Waits until the node's log, if it has one, has all that was applied so far.
+    async fn until_flushed(&self) -> Result<(), Error> {
+        let Some(log) = &self.node.home.db.log else { return Ok(()) };
+        let mut epoch = log.look(0)?;
+        while epoch > 0 {
+            self.endpoint().sleep(LOOK_AFTER).await;
+            epoch = log.look(epoch)?;
+        }
+        Ok(())
+    }
+
     /// Copies all rows of a group from its primary, as long as that is the same.
     async fn learn_group(&self, group: u16) -> Result<(), Error> {
         let Some(backup) = &self.node.home.backup else { return Ok(()) };
         let primary = || self.node.view.view().placement(group).map(|placed| placed.primary);
         let Some(from) = primary() else { return Ok(()) };
+        // A log that has failed says so before anything is copied.
+        self.until_flushed().await?;
         let (mut last, mut asked) = (0, self.endpoint().now());
         for table in (0..).zip(&self.node.home.tables).filter(|(_, table)| !table.is_replicated).map(|(table, _)| table)
         {
@@ -76,14 +112,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     return Ok(());
                 }
                 let before = self.bytes_learnt.get();
-                match self.copy_some((from, group, table), &mut place).await? {
-                    Outcome::More => {}
-                    Outcome::All { epoch } => {
-                        last = epoch.max(last);
-                        break;
-                    }
-                    Outcome::Again => self.endpoint().sleep(LOOK_AFTER).await,
+                let copied = self.copy_some((from, group, table), &mut place).await?;
+                if let Outcome::Again = copied {
+                    self.endpoint().sleep(LOOK_AFTER).await;
                 }
+                // The last part of a table counts, too: many tables fit one message.
                 if let Some(rate) = self.node.log.copy_rate {
                     let bytes = self.bytes_learnt.get() - before;
                     asked = (asked + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1)))
@@ -91,11 +124,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     self.endpoint().sleep(asked.since(self.endpoint().now())).await;
                 }
                 self.endpoint().yield_now().await;
+                if let Outcome::All { epoch } = copied {
+                    last = epoch.max(last);
+                    break;
+                }
             }
             if S::has(Mutation::PartLearnt) {
                 break;
             }
         }
+        // A replica's directory has all of it: it may be the last one.
+        self.until_flushed().await?;
         if primary() == Some(from) {
             backup.has_learnt(group, last);
         }

@@ -36,7 +36,7 @@ fn step(now: &Placement, wanted: &[NodeId], standing: impl Fn(NodeId) -> OfGroup
     let may_learn = |node: &NodeId| match standing(*node) {
         OfGroup::Learns | OfGroup::HasLearnt => now.learners.contains(node),
         OfGroup::Empty => true,
-        OfGroup::None | OfGroup::Old | OfGroup::Replica => false,
+        OfGroup::None | OfGroup::Old | OfGroup::Replica | OfGroup::Kept | OfGroup::TakenOut => false,
     };
     let learners = wanted.iter().copied().filter(|node| !is_replica(*node)).filter(may_learn).collect();
     Placement { learners, ..now.clone() }
@@ -83,8 +83,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(Some(view.placed(view.members().to_vec(), of)?))
     }
 
-    /// Returns where a lost group is next. It is given up by an order only. Then the first member
-    /// serves it that has tables without rows, which is one that is to have it if there is such.
+    /// Returns where a lost group is next. If the node that had it last is back with its directory,
+    /// that serves it. It is given up by an order only. Then the first member serves it that has
+    /// tables without rows, which is one that is to have it if there is such.
     async fn step_of_lost(
         &self,
         (view, group, now): (&View, u16, &Placement),
@@ -92,6 +93,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         orders: &[Order],
     ) -> Result<Placement, Error> {
         if why != Lost::GivenUp && !S::has(Mutation::LostServedEmpty) {
+            // Its last primary has all that was acknowledged; others may lack the end.
+            let may_serve = |node: &NodeId| *node == now.primary || S::has(Mutation::StaleServed);
+            let all = view.members().iter().map(|member| member.node);
+            for primary in all.filter(may_serve) {
+                if self.standing_at(primary, group).await? == OfGroup::Kept {
+                    return Ok(Placement { primary, lost: None, ..now.clone() });
+                }
+            }
             let is_given_up = gives_up(orders, view, group);
             return Ok(if is_given_up { now.lost_by(Lost::GivenUp) } else { now.clone() });
         }

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use drtm_htm::Engine;
+use drtm_rdma::NodeId;
 
 use super::{
     log::{Replica, ReplicaTable},
@@ -87,12 +88,12 @@ pub(super) fn first<S: Config>(
 ) -> Result<Vec<Replica<S::Engine>>, Error> {
     let mut replicas = Vec::new();
     if let Some(group) = own {
-        replicas.push(Replica { group, tables: own_tables(db, tables)?, last_epoch: 0 });
+        replicas.push(Replica::new(group, own_tables(db, tables)?));
     }
     for group in backed_up {
         let (tables, of_group) = tables_of(db, tables, (view, group))?;
         put(stores, (group, view.groups()), of_group);
-        replicas.push(Replica { group, tables, last_epoch: 0 });
+        replicas.push(Replica::new(group, tables));
     }
     Ok(replicas)
 }
@@ -103,11 +104,11 @@ impl<S: Config> Home<S> {
     /// # Errors
     ///
     /// When there is no memory for them.
-    pub(super) fn hold(&self, view: &View, group: u16) -> Result<(), Error> {
+    pub(super) fn hold(&self, (first, now): (&View, &View), node: NodeId, group: u16) -> Result<(), Error> {
         let Some(backup) = &self.backup else { return Ok(()) };
-        backup.hold(group, || {
-            let (replicas, stores) = tables_of(&self.db, &self.tables, (view, group))?;
-            put(&self.stores, (group, view.groups()), stores);
+        backup.hold(group, (now, node), || {
+            let (replicas, stores) = tables_of(&self.db, &self.tables, (first, group))?;
+            put(&self.stores, (group, first.groups()), stores);
             Ok(replicas)
         })
     }

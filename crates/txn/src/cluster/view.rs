@@ -12,8 +12,6 @@
 mod current;
 mod encoding;
 mod lost;
-#[cfg(test)]
-mod tests;
 
 use std::net::SocketAddr;
 
@@ -353,3 +351,6 @@ pub(super) const fn store_of(table: u16, group: Option<u16>, groups: u16) -> u16
 fn bad(why: &'static str) -> ClusterError {
     ClusterError::BadView { why }
 }
+
+#[cfg(test)]
+mod tests;

@@ -327,8 +327,7 @@ mod tests {
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
         let tables = vec![Some(ReplicaTable::new(table, 8, None))];
         let view = View::fixed(&(0..9).map(NodeId).collect::<Vec<_>>(), 9, 1).expect("a view");
-        Backup::new(&store, (1 << 12, view), (NodeId(5), vec![Replica { group: 7, tables, last_epoch: 0 }]), None)
-            .expect("memory")
+        Backup::new(&store, (1 << 12, view), (NodeId(5), vec![Replica::new(7, tables)]), None).expect("memory")
     }
 
     fn record(shard: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {

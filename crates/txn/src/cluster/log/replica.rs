@@ -10,6 +10,7 @@ use drtm_kv::{Current, InAnyState, KvError, Locking, NoValue, Placed, ReadEntry,
 use drtm_rdma::RegionError;
 
 use crate::{
+    commit::epoch::epoch_of,
     durability::format::{Change, Entry},
     memory::storage::{Expected, KeyRef, OwnedKey, Storage, Tour},
     schema::table::Any,
@@ -32,6 +33,8 @@ pub(in crate::cluster) struct Replica<E: Engine> {
     pub(in crate::cluster) tables: Vec<Option<ReplicaTable<E>>>,
     /// The last epoch in which something was written that is here.
     pub(in crate::cluster) last_epoch: u64,
+    /// Whether rows were taken out of memory that a log may have.
+    pub(super) is_cut: bool,
 }
 
 /// What has become of an entry.
@@ -48,8 +51,6 @@ pub(super) enum Applied {
 pub(super) enum Emptied {
     More,
     All,
-    /// Rows stay: a log has them, and what is taken out now may come back from it later.
-    Stays,
 }
 
 /// A record that says that a row is not there.
@@ -91,6 +92,25 @@ impl<E: Engine> ReplicaTable<E> {
 }
 
 impl<E: Engine> Replica<E> {
+    pub(in crate::cluster) fn new(group: u16, tables: Vec<Option<ReplicaTable<E>>>) -> Self {
+        Self { group, tables, last_epoch: 0, is_cut: false }
+    }
+
+    /// Returns the newest epoch of a row that is here. `None` if there are no rows.
+    pub(super) fn newest_epoch(&self) -> Result<Option<u64>, KvError> {
+        let mut newest = None;
+        for storage in self.tables.iter().flatten().map(|table| &table.storage) {
+            let mut tour = storage.tour()?;
+            while storage.rows(&mut tour, |_, _, version| newest = newest.max(Some(epoch_of(version))))? {}
+        }
+        Ok(newest)
+    }
+
+    /// Returns how many rows there are, graves included.
+    pub(super) fn records(&self) -> Result<u64, KvError> {
+        self.tables.iter().flatten().map(|table| table.storage.records()).sum()
+    }
+
     /// Returns a table by its number in the cluster.
     pub(super) fn table(&self, number: u16) -> Option<&ReplicaTable<E>> {
         self.tables.get(usize::from(number))?.as_ref()
@@ -149,16 +169,8 @@ impl<E: Engine> Replica<E> {
         &self,
         (store, worker): (&Store<E>, &mut Worker<E>),
         at: &mut Option<(u16, usize, Tour)>,
-        is_logged: bool,
     ) -> Result<Emptied, KvError> {
         let tables = || self.tables.iter().flatten().map(|table| &table.storage);
-        if is_logged {
-            let mut left = 0;
-            for storage in tables() {
-                left += storage.records()?;
-            }
-            return Ok(if left == 0 { Emptied::All } else { Emptied::Stays });
-        }
         let (number, mut tour) = match at.take() {
             Some((group, number, tour)) if group == self.group => (number, tour),
             _ => match tables().next() {
@@ -231,7 +243,7 @@ mod tests {
             let storage = Storage::create(store, is_ordered, fits, 0, false).expect("memory");
             Some(ReplicaTable::new(storage, key_size, None))
         });
-        Replica { group: 0, tables: tables.into(), last_epoch: 0 }
+        Replica::new(0, tables.into())
     }
 
     fn key(table: u16, number: u64) -> Vec<u8> {

@@ -11,8 +11,10 @@ use super::{
     apply::{Apply, ApplyRows, Changes},
 };
 use crate::{
+    Config, Durability,
     cluster::{
         Refusal,
+        coordinator::Coordinator,
         shard::ShardId,
         wire::{
             Many, Wire, messages,
@@ -73,6 +75,7 @@ impl Request for Prepare {
             return Ok(Prepared { view, is_quiet: false, known: Many::new(&[], 0) });
         }
         let changing = &node.home.changing;
+        *changing.awaited.lock() = (0, 0);
         changing.close(body.dead.iter().map(|LifeOf { node, incarnation }| (node, incarnation)));
         if S::has(Mutation::UnlockedBeforeCarried) {
             changing.open();
@@ -191,6 +194,24 @@ impl Request for Carry {
     }
 }
 
+impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
+    /// Returns whether the log has all that is applied, where commits wait for logs. What was
+    /// acknowledged may be in the memory of this node alone, which serves it next.
+    fn has_flushed(&self) -> bool {
+        let home = &self.node.home;
+        let Some(log) = home.db.log.as_ref().filter(|log| log.mode() == Durability::Sync) else { return true };
+        let mut awaited = home.changing.awaited.lock();
+        let (view, now) = (*awaited, self.node.view.number());
+        let epoch = if view.0 == now { view.1 } else { 0 };
+        if view.0 == now && epoch == 0 {
+            return true;
+        }
+        // A log that has failed is told of by the node as an owner, and stops no change.
+        *awaited = (now, log.look(epoch).unwrap_or(0));
+        awaited.1 == 0
+    }
+}
+
 /// Completes transactions of dead coordinators, and undoes their other ones. Answers whether there
 /// was room for all that is applied.
 pub(in crate::cluster) enum Decide {}
@@ -210,7 +231,10 @@ impl Request for Decide {
         }
         complete.extend(body.complete.iter().map(|Named { holder, sequence }| (holder, sequence)));
         match &home.backup {
-            Some(backup) if body.is_last => backup.decide(&complete, (!S::has(Mutation::ReplicasNotLogged), S::has)),
+            Some(backup) if body.is_last => {
+                let is_applied = backup.decide(&complete, (!S::has(Mutation::ReplicasNotLogged), S::has))?;
+                Ok(is_applied && at.worker.has_flushed())
+            }
             _ => Ok(true),
         }
     }

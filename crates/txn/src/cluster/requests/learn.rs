@@ -44,7 +44,7 @@ impl Request for Hold {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: HoldGroup, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let node = &at.worker.node;
-        node.home.hold(&node.first_view, body.group)?;
+        node.home.hold((&node.first_view, &node.view.view()), node.node, body.group)?;
         Ok(at.participant.backup()?.standing(body.group) as u8)
     }
 }

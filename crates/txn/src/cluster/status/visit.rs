@@ -39,7 +39,7 @@ const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(30);
 /// How soon it is asked again whether a status is ready, or an order carried out.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// An operator of a cluster on TCP, who asks one of its nodes from outside, with the cluster's key.
+/// An operator of a cluster on TCP: asks one of its nodes from outside, with the cluster's key.
 /// It joins nothing, and takes no node's number. Its calls block their thread.
 ///
 /// # Example

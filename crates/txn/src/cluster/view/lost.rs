@@ -1,10 +1,10 @@
-//! Shards of which no replica is left. They are served by no node, until the one that had their rows
-//! last comes back with its directory, or an operator gives them up: then they are served again,
-//! without rows. See `docs/decisions/0119`.
+//! Shards of which no replica is left. They are served by no node, until the one that had their
+//! rows last comes back with its directory, or an operator gives them up: then they are served
+//! again, without rows. See `docs/decisions/0119` and `0120`.
 
 use drtm_rdma::{Incarnation, NodeId};
 
-use super::{ClusterError, Placement, View};
+use super::{ClusterError, Member, Placement, View};
 use crate::cluster::shard::ShardId;
 
 /// Why a shard is served by no node of a view.
@@ -77,6 +77,22 @@ impl View {
         };
         let placements = self.placements.iter().enumerate().map(placement).collect::<Result<_, ClusterError>>()?;
         self.next(members, placements)
+    }
+}
+
+impl View {
+    /// Makes the view that comes after this one when all its members have ended: of other lives of
+    /// nodes. All shards are lost, until the nodes that had them last bring them back.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::BadView`].
+    pub(in crate::cluster) fn begun_anew(&self, members: Vec<Member>) -> Result<Self, ClusterError> {
+        let placement = |at: &Placement| match self.incarnation(at.primary).filter(|_| at.lost.is_none()) {
+            Some(life) => at.lost_by(Lost::Held(life)),
+            None => at.clone(),
+        };
+        self.next(members, self.placements.iter().map(placement).collect())
     }
 }
 

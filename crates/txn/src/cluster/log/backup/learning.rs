@@ -11,7 +11,7 @@ use super::{Applied, Applier, Backup, NotApplied};
 use crate::{
     cluster::{
         log::replica::{Emptied, Replica, ReplicaTable},
-        view::{Placement, View},
+        view::{Lost, Placement, View},
     },
     commit::epoch::epoch_of,
     durability::format::Entry,
@@ -34,27 +34,39 @@ pub(in crate::cluster) enum Standing {
     HasLearnt,
     /// All rows: it is a replica.
     Replica,
+    /// Rows of a group that is lost, from the node's directory. They may be all that is left of it.
+    Kept,
+    /// No rows in memory. The log has rows that are worth nothing, until its next checkpoint.
+    TakenOut,
 }
 
 impl Standing {
-    const ALL: [Self; 6] = [Self::None, Self::Old, Self::Empty, Self::Learns, Self::HasLearnt, Self::Replica];
+    const ALL: [Self; 8] =
+        [Self::None, Self::Old, Self::Empty, Self::Learns, Self::HasLearnt, Self::Replica, Self::Kept, Self::TakenOut];
 
     pub(in crate::cluster) fn of(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns what a node has of a group that is in another view from then on.
-    fn in_view(self, placed: Option<&Placement>, node: NodeId) -> Self {
+    /// Returns what a node has of a group that is in another view from then on: `has_rows` says
+    /// whether its directory has any.
+    fn in_view(self, placed: Option<&Placement>, node: NodeId, has_rows: bool) -> Self {
         let is = |nodes: &[NodeId]| nodes.contains(&node);
         match (self, placed) {
             (Self::None, _) => Self::None,
             (_, Some(at)) if at.server() == Some(node) || is(&at.backups) => Self::Replica,
+            (Self::Replica | Self::Kept, Some(at)) if is_held(at) && has_rows => Self::Kept,
             (Self::Empty, Some(at)) if is(&at.learners) => Self::Learns,
             (Self::Learns | Self::HasLearnt, Some(at)) if is(&at.learners) => self,
-            (Self::Empty, _) => Self::Empty,
+            (Self::Empty | Self::TakenOut, _) => self,
             _ => Self::Old,
         }
     }
+}
+
+/// Returns whether a group's rows are awaited, of which no replica is left.
+fn is_held(at: &Placement) -> bool {
+    matches!(at.lost, Some(Lost::Held(_)))
 }
 
 impl<E: Engine> Backup<E> {
@@ -70,29 +82,61 @@ impl<E: Engine> Backup<E> {
         }
     }
 
-    /// Adds tables without rows for a group, unless the node has such.
+    /// Adds tables for a group, unless the node has such. Its directory may have rows of them, from
+    /// another life: what they are worth, the view that the node is in says.
     pub(in crate::cluster) fn hold<X>(
         &self,
         group: u16,
+        (view, node): (&View, NodeId),
         make: impl FnOnce() -> Result<Vec<Option<ReplicaTable<E>>>, X>,
     ) -> Result<(), X> {
         let mut applier = self.applier.lock();
         if self.standing(group) == Standing::None {
-            applier.replicas.push(Replica { group, tables: make()?, last_epoch: 0 });
-            self.set_standing(group, Standing::Empty);
+            let replica = Replica::new(group, make()?);
+            let has_rows = replica.records().is_ok_and(|records| records > 0);
+            applier.replicas.push(replica);
+            self.set_standing(group, if has_rows { Standing::Replica } else { Standing::Empty });
+            if has_rows {
+                self.note_standings(view, node, &mut applier);
+            }
         }
         Ok(())
     }
 
     /// Notes what the node has of each group in a view.
     pub(super) fn note_standings(&self, view: &View, node: NodeId, applier: &mut Applier<E>) {
-        for Replica { group, .. } in &applier.replicas {
-            let before = match self.standing(*group) {
+        for replica in &mut applier.replicas {
+            let before = match self.standing(replica.group) {
                 // Its tables are new, and are those of the first view.
                 Standing::None => Standing::Empty,
                 standing => standing,
             };
-            self.set_standing(*group, before.in_view(view.placement(*group), node));
+            let placed = view.placement(replica.group);
+            let mut has_rows = before == Standing::Kept;
+            if self.log.is_some() && before == Standing::Replica && placed.is_some_and(is_held) {
+                // A store that cannot be read has nothing to bring back.
+                let newest = replica.newest_epoch().ok().flatten();
+                has_rows = newest.is_some();
+                replica.last_epoch = replica.last_epoch.max(newest.unwrap_or(0));
+            }
+            self.set_standing(replica.group, before.in_view(placed, node, has_rows));
+        }
+    }
+
+    /// Returns the groups of which the log has rows that are worth nothing.
+    pub(in crate::cluster) fn taken_out(&self) -> Vec<u16> {
+        let groups = (0..).zip(&self.standings);
+        groups.filter(|(_, it)| it.load(Acquire) == Standing::TakenOut as u8).map(|(group, _)| group).collect()
+    }
+
+    /// Notes that a checkpoint has none of what was taken out of groups.
+    pub(in crate::cluster) fn is_without(&self, groups: &[u16]) {
+        let mut applier = self.applier.lock();
+        for replica in applier.replicas.iter_mut().filter(|replica| groups.contains(&replica.group)) {
+            if self.standing(replica.group) == Standing::TakenOut {
+                replica.is_cut = false;
+                self.set_standing(replica.group, Standing::Empty);
+            }
         }
     }
 
@@ -171,15 +215,16 @@ impl<E: Engine> Backup<E> {
         for graves in [&mut graves.dug, &mut graves.waiting] {
             graves.retain(|(other, _)| *other != number);
         }
-        let is_logged = replica.tables.iter().flatten().any(|table| table.id.is_some());
-        match replica.empty_some((&self.store, worker), at, is_logged) {
+        replica.is_cut |= replica.records().is_ok_and(|records| records > 0);
+        match replica.empty_some((&self.store, worker), at) {
             Ok(Emptied::More) => true,
             Ok(Emptied::All) => {
                 *at = None;
-                self.set_standing(replica.group, Standing::Empty);
+                let is_logged = replica.is_cut && self.log.is_some();
+                self.set_standing(replica.group, if is_logged { Standing::TakenOut } else { Standing::Empty });
                 true
             }
-            Ok(Emptied::Stays) | Err(_) => {
+            Err(_) => {
                 *at = None;
                 false
             }
@@ -189,6 +234,8 @@ impl<E: Engine> Backup<E> {
 
 #[cfg(test)]
 mod tests {
+    use drtm_rdma::Incarnation;
+
     use super::*;
 
     #[test]
@@ -199,7 +246,7 @@ mod tests {
             Placement { primary: NodeId(primary), backups: nodes(backups), learners: nodes(learners), lost: None }
         };
         let (serves, backs, learns, other) = (at(2, &[], &[]), at(1, &[2], &[]), at(1, &[], &[2]), at(1, &[3], &[]));
-        let after = |standing: Standing, placed: &Placement| standing.in_view(Some(placed), node);
+        let after = |standing: Standing, placed: &Placement| standing.in_view(Some(placed), node, false);
         assert_eq!(after(Standing::Empty, &learns), Standing::Learns);
         assert_eq!(after(Standing::Learns, &learns), Standing::Learns);
         assert_eq!(after(Standing::HasLearnt, &learns), Standing::HasLearnt);
@@ -211,6 +258,17 @@ mod tests {
         assert_eq!(after(Standing::Old, &learns), Standing::Old, "it has rows that are worth nothing");
         assert_eq!(after(Standing::Empty, &other), Standing::Empty);
         assert_eq!(after(Standing::None, &learns), Standing::None);
+        // What a directory has of a lost group stays, until the group is served or given up.
+        let kept = |standing: Standing, placed: &Placement| standing.in_view(Some(placed), node, true);
+        let lost = serves.lost_by(Lost::Held(Incarnation(3)));
+        assert_eq!(kept(Standing::Replica, &lost), Standing::Kept);
+        assert_eq!(kept(Standing::Kept, &lost), Standing::Kept);
+        assert_eq!(kept(Standing::Kept, &serves), Standing::Replica);
+        assert_eq!(kept(Standing::Kept, &learns), Standing::Old, "another node serves it");
+        assert_eq!(kept(Standing::Kept, &serves.lost_by(Lost::GivenUp)), Standing::Old);
+        assert_eq!(kept(Standing::Learns, &lost), Standing::Old, "a part is worth nothing");
+        assert_eq!(after(Standing::Replica, &lost), Standing::Old, "it has nothing to bring back");
+        assert_eq!(after(Standing::TakenOut, &learns), Standing::TakenOut);
         assert!(Standing::ALL.iter().all(|it| Standing::of(*it as u8) == Some(*it)));
     }
 }
