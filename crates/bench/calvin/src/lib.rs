@@ -15,7 +15,7 @@
 //! Rows are in hash maps of each node ([`Store`]), and not in drtm's own tables: locks isolate all
 //! accesses, so that record locks and versions would be paid for and not used.
 //!
-//! Left out: replicas of sequencers and of nodes, checkpoints, and storage on disks (decision 119).
+//! Left out: replicas of sequencers and of nodes, checkpoints, and storage on disks (decision 121).
 
 #![forbid(unsafe_code)]
 
