@@ -12,6 +12,8 @@ mod mapping;
 pub(crate) mod memory;
 #[cfg(all(feature = "cluster", not(feature = "model")))]
 mod network;
+#[cfg(all(feature = "cluster", not(feature = "model")))]
+pub(crate) mod nv;
 #[cfg(feature = "cluster")]
 pub(crate) mod registry;
 #[cfg(not(feature = "model"))]

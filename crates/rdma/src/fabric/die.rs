@@ -57,6 +57,23 @@ pub const TCP_SITES: &[&str] = &[
     "tcp.goodbye",
 ];
 
+/// The sites of a commit to memory that outlives the process, and of a transaction that is logged
+/// there (`docs/decisions/0114`).
+#[cfg(feature = "kill-points")]
+pub const NV_SITES: &[&str] = &[
+    "nv.named",
+    "nv.held",
+    "nv.redo.written",
+    "nv.redo.whole",
+    "nv.stored",
+    "nv.cleared",
+    "cooperative.ahead",
+    "cooperative.locked",
+    "cooperative.decided",
+    "cooperative.written",
+    "cooperative.settled",
+];
+
 /// Those of the fabric of machines with RDMA NICs, which are TCP's, too.
 #[cfg(all(feature = "kill-points", feature = "verbs"))]
 pub const VERBS_SITES: &[&str] = &[
@@ -75,12 +92,14 @@ pub const VERBS_SITES: &[&str] = &[
 #[cfg(all(feature = "kill-points", not(feature = "verbs")))]
 const VERBS_SITES: &[&str] = &[];
 
+/// Ends the process here if it is to. Without the feature it does nothing.
 #[cfg(not(feature = "kill-points"))]
 #[inline(always)]
-pub(crate) fn site(_name: &'static str) {}
+pub fn site(_name: &'static str) {}
 
+/// Ends the process here if it is to.
 #[cfg(feature = "kill-points")]
-pub(crate) fn site(name: &'static str) {
+pub fn site(name: &'static str) {
     use std::sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -88,7 +107,8 @@ pub(crate) fn site(name: &'static str) {
 
     static WANTED: OnceLock<Option<(String, AtomicU64)>> = OnceLock::new();
 
-    let is_known = |name: &str| SITES.iter().chain(TCP_SITES).chain(VERBS_SITES).any(|site| *site == name);
+    let is_known =
+        |name: &str| SITES.iter().chain(TCP_SITES).chain(NV_SITES).chain(VERBS_SITES).any(|site| *site == name);
     debug_assert!(is_known(name), "{name} is not among the sites");
     let wanted = WANTED.get_or_init(|| {
         let setting = std::env::var("DRTM_DIE_AT").ok()?;
@@ -96,7 +116,7 @@ pub(crate) fn site(name: &'static str) {
         let times = times.parse().unwrap_or_else(|_| panic!("DRTM_DIE_AT is site:n, and was {setting:?}"));
         assert!(
             is_known(site),
-            "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?}, {TCP_SITES:?} and {VERBS_SITES:?}"
+            "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?}, {TCP_SITES:?}, {NV_SITES:?} and {VERBS_SITES:?}"
         );
         Some((site.to_owned(), AtomicU64::new(times)))
     });
