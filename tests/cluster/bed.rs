@@ -134,11 +134,19 @@ pub(crate) struct Rings {
     pub(crate) chops: bool,
     /// How many bytes a new backup copies in a second, if that is bounded.
     pub(crate) copy_rate: Option<u64>,
+    /// The directory of logs in memory that outlives the process, if there are any.
+    pub(crate) memory: Option<&'static str>,
+}
+
+impl Rings {
+    /// No backups, and nothing else.
+    pub(crate) const NONE: Self =
+        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false, copy_rate: None, memory: None };
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false, copy_rate: None }
+        Self::NONE
     }
 }
 
@@ -187,6 +195,9 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
     }
     if rings.frees_dead {
         builder = builder.frees_dead_clients();
+    }
+    if let Some(directory) = rings.memory {
+        builder = builder.logs_in_memory(directory).expect("there are no tables yet");
     }
     if SETUP.get().by_loopback {
         builder = builder.locks_by_loopback().expect("the NICs have loopback");

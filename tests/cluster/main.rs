@@ -10,6 +10,7 @@ mod claims;
 mod clients;
 mod clocks;
 mod closing;
+mod cooperative;
 mod coordinators;
 mod counts;
 mod deadlines;

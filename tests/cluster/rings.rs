@@ -31,7 +31,7 @@ type Local = LocalFabric<NoHtm>;
 
 /// Three owners with two backups each, whose rings wrap around often.
 const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 4, protocol: Protocol::FASST };
-const RINGS: Rings = Rings { backups: 2, bytes: 4 << 10, frees_dead: false, disks: &[], chops: false, copy_rate: None };
+const RINGS: Rings = Rings { backups: 2, bytes: 4 << 10, ..Rings::NONE };
 
 /// Protocols that log by message, and by verbs, and that do not wait for their last phase.
 const PROTOCOLS: [Protocol; 3] = [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H];

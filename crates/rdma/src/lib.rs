@@ -3,8 +3,8 @@
 //! # The parts
 //!
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
-//!   offsets that are valid wherever it is mapped. `NvRegion`: one in memory that outlives the
-//!   process, where several words are committed as a whole. [`Offset`], [`Remote`]: typed addresses.
+//!   offsets that are valid wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
+//!   `NvRegion`: one in memory that outlives the process, where words are committed as a whole.
 //! - [`Fabric`]: connects nodes; its documentation says what verbs guarantee. [`LocalFabric`]
 //!   connects nodes of one process, [`ShmFabric`] processes of one machine. `TcpFabric` connects
 //!   machines, by the feature `tcp`, and `VerbsFabric` machines with RDMA NICs, by `verbs`.

@@ -57,7 +57,8 @@
 //! [backups](NodeBuilder::backups) serve its shards once one of the nodes that are left has
 //! [changed](Worker::change_view) the view. Without backups, its rows are in its directory, if its
 //! database has a path. What it had locked at other nodes stays locked then, and transactions that
-//! meet such a lock fail with [`Refusal::HolderDead`].
+//! meet such a lock fail with [`Refusal::HolderDead`]; unless they are logged
+//! [in memory](NodeBuilder::logs_in_memory) that outlives the process.
 
 mod access;
 mod acquire;

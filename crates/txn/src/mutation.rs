@@ -188,6 +188,16 @@ pub enum Mutation {
     TornRowsLeft,
     /// The driver of a change takes nodes for quiet that are no members, and have ended meanwhile.
     EndsOverlooked,
+    /// A transaction's lock-ahead log in memory that outlives the process names no rows.
+    LockAheadLeftOut,
+    /// A transaction writes its rows without a write-ahead log in such memory.
+    WriteAheadLeftOut,
+    /// An owner that recovers from such logs frees what is decided, and does not write it.
+    DecidedNotCarried,
+    /// An owner that is started again does not look into the logs of others in such memory.
+    RestoreLeftOut,
+    /// An owner that is started again lets transactions be decided whose locks it has lost.
+    LostLocksDecided,
     /// A node returns what it has read although it has no lease.
     LeaseIgnored,
     /// What a body has found that works on fetched rows is returned without a lease.

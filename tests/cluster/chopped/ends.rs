@@ -23,7 +23,7 @@ use crate::{
 };
 
 const PROTOCOL: Protocol = Protocol::FASST;
-const CHOPS: Rings = Rings { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: true, copy_rate: None };
+const CHOPS: Rings = Rings { chops: true, ..Rings::NONE };
 
 /// Returns why a program or a transaction was refused.
 fn refused<T>(ended: Result<T, Error>) -> ChoppedError {

@@ -29,6 +29,7 @@ use fastrand::Rng;
 use super::Program;
 use crate::{
     bed::{Rings, Script, Setup, backed_up, disks},
+    cooperative::Memory,
     restarts::Owner,
 };
 
@@ -118,12 +119,16 @@ enum Leaving {
     ByCrash,
     /// One of two.
     ByClosing,
+    /// One of two: logs in memory that outlives the process keep transactions whole.
+    ByCrashWithLogs,
 }
 
 /// Runs a program. Returns what was wrong with it, and how many of its transactions met an owner
 /// that was away.
 fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u64) {
     let owners = if leaving == Leaving::ByCrash { 1 } else { 2 };
+    let memory = (leaving == Leaving::ByCrashWithLogs).then(Memory::new);
+    let rings = memory.as_ref().map_or(Rings::default(), Memory::rings);
     let config = match seed % 3 {
         0 => LocalConfig::perfect(),
         1 => LocalConfig::harsh(seed),
@@ -132,12 +137,7 @@ fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u
     let fabric = LocalFabric::<NoHtm>::new(owners + CLIENTS, config);
     let mut disks: Vec<Image> = disks(owners).to_vec();
     let start = |number, disks: &[Image]| {
-        Owner::one_of(
-            &fabric,
-            (number, owners),
-            protocol,
-            Rings { disks: Vec::leak(disks.to_vec()), ..Rings::default() },
-        )
+        Owner::one_of(&fabric, (number, owners), protocol, Rings { disks: Vec::leak(disks.to_vec()), ..rings })
     };
     let mut running: Vec<Option<Owner>> = (0..owners).map(|number| Some(start(number, &disks))).collect();
     let mut recorder = Recorder::start();
@@ -148,7 +148,7 @@ fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u
         keys: [2, 5, 12][seed as usize % 3],
         transactions: TRANSACTIONS,
         seed,
-        rings: Rings::default(),
+        rings,
         logs: Arc::new(Mutex::new(logs)),
         restarts: Some(Arc::clone(&restarts)),
     };
@@ -193,7 +193,7 @@ fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u
 fn run(fabric: &LocalFabric<NoHtm>, (client, owners): (u16, u16), protocol: Protocol, program: &Program) {
     let restarts = program.restarts.as_deref().expect("owners restart");
     let _tells = TellsOfPanic(restarts);
-    let (node, tables) = backed_up(fabric, owners + client, owners, protocol, Rings::default());
+    let (node, tables) = backed_up(fabric, owners + client, owners, protocol, program.rings);
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few");
     let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(20));
@@ -224,7 +224,8 @@ fn check_all(leaving: Leaving, seeds: u64) {
             all += interrupted;
         }
     }
-    assert!(all > 0, "no transaction met a restart");
+    // With logs, transactions wait until the owner is back.
+    assert!(all > 0 || leaving == Leaving::ByCrashWithLogs, "no transaction met a restart");
 }
 
 /// Whether a fault is found within some runs: by the history, or since a run panics.
@@ -244,6 +245,21 @@ fn programs_beside_crashes_of_their_owner_are_serializable() {
 #[test]
 fn programs_beside_closings_of_their_owners_are_serializable() {
     check_all(Leaving::ByClosing, 6);
+}
+
+#[test]
+fn programs_beside_crashes_of_owners_with_logs_in_memory_are_serializable() {
+    check_all(Leaving::ByCrashWithLogs, 6);
+}
+
+#[test]
+fn owners_that_restore_nothing_from_logs_are_found() {
+    assert!(is_found(Mutation::RestoreLeftOut, Leaving::ByCrashWithLogs, 20));
+}
+
+#[test]
+fn owners_that_let_transactions_be_decided_without_locks_are_found() {
+    assert!(is_found(Mutation::LostLocksDecided, Leaving::ByCrashWithLogs, 40));
 }
 
 #[test]

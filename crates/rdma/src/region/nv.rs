@@ -106,6 +106,9 @@ struct Inner<E: Engine> {
 }
 
 impl<E: Engine> NvRegion<E> {
+    /// The bit of a guard word that is set while a commit is under way in software.
+    pub const HELD: u64 = HELD;
+
     /// Creates a region in a new file, with room for `capacity` bytes. A commit may store `words`
     /// words at most, its guard not among them.
     ///
@@ -381,11 +384,11 @@ impl<E: Engine> NvWriter<E> {
         self.commit_in_software((guard, word), (expected, new), writes)
     }
 
-    fn commit_in_software(
+    fn commit_in_software<'w>(
         &self,
         (guard, word): (Offset, &Word),
         (expected, new): (u64, u64),
-        writes: &[(Offset, &[u64])],
+        writes: &[(Offset, &'w [u64])],
     ) -> Result<Result<(), u64>, NvError> {
         let (region, engine) = (self.region.region(), self.region.region().engine());
         let redo = region.words(self.redo, self.region.redo_length())?;
@@ -397,9 +400,9 @@ impl<E: Engine> NvWriter<E> {
         }
         step("nv.held")?;
         let stores = || {
-            let each = |(at, values): &(Offset, &[u64])| {
+            let each = |(at, values): &(Offset, &'w [u64])| {
                 let at = *at;
-                values.to_vec().into_iter().zip(0_u64..).map(move |(value, word)| (at + 8 * word, value))
+                values.iter().zip(0_u64..).map(move |(value, word)| (at + 8 * word, *value))
             };
             writes.iter().flat_map(each).chain([(guard, new)])
         };

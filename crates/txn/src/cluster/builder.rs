@@ -1,6 +1,7 @@
 //! How a node is started: its tables, indexes and backups, on which all nodes agree.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use std::{
 use drtm_htm::Engine;
 use drtm_kv::Store;
 use drtm_membership::{LeaseTerms, Membership};
-use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
+use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, Presence, RegionId};
 use parking_lot::Mutex;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     closings::Closings,
     events::Announcer,
     index_info::index_info,
-    log::{Backup, LogConfig, OnlyLogged},
+    log::{Backup, Cooperative, LogConfig, OnlyLogged},
     orders::Orders,
     participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
@@ -31,7 +32,7 @@ use super::{
     view::{BETWEEN, Current, View, store_of},
 };
 use crate::{
-    Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
+    Builder, Codec, Config, Db, DefaultConfig, Durability, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     db::lifecycle::Admission,
     durability::format::TableShape,
     index::Writers,
@@ -72,6 +73,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     loads_alone: bool,
     frees_the_dead: bool,
     by_loopback: bool,
+    cooperative: Option<PathBuf>,
     membership: Option<Arc<dyn Membership>>,
     lease: Option<Duration>,
     only_logged: Arc<OnlyLogged>,
@@ -363,6 +365,55 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { frees_the_dead: true, ..self }
     }
 
+    /// Logs transactions in memory that outlives the process, as DrTM does: in files of this
+    /// directory, which all nodes map. It is on a memory file system, such as `/dev/shm`, or a DAX
+    /// mapping of persistent memory. When a node has died, each owner finishes what the node had
+    /// decided, and frees what it had locked otherwise. All nodes choose alike.
+    ///
+    /// Rows are where they are without this: see
+    /// [a cluster's guide](https://docs.rs/drtm/latest/drtm/guide/cluster).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it has tables already. [`start`](Self::start) returns
+    /// [`ClusterError::NotWithLogs`] with what decides otherwise,
+    /// such as backups; and [`ClusterError::Logs`] if the file cannot be made.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Protocol},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let directory = std::env::temp_dir().join(format!("drtm-logs-{}", std::process::id()));
+    /// for node in fabric.nodes() {
+    ///     let builder = Builder::new().memory(16 << 20);
+    ///     let builder = Node::<_, Plain>::builder_for(NoHtm, &fabric, node, builder, Protocol::DRTM)?;
+    ///     builder.owners(fabric.nodes())?.logs_in_memory(&directory)?.start()?;
+    /// }
+    /// # std::fs::remove_dir_all(&directory).expect("it is here");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn logs_in_memory(self, directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        if self.db.is_some() {
+            let (must_be, is) = ("chosen before tables are added", "chosen after one".to_owned());
+            return Err(Error::Config { what: "logging in memory that outlives the process", must_be, is });
+        }
+        Ok(Self { cooperative: Some(directory.into()), ..self })
+    }
+
     /// Lets nodes that are left go on without those that die: their backups serve what they have
     /// served. The first member that is left agrees with the others on that by this register, which
     /// all nodes have a handle of.
@@ -487,9 +538,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// Returns the node's database, which is created by the first call.
     fn db(&mut self) -> Result<Db<S>, Error> {
         if let Some(builder) = self.builder.take() {
-            let builder = match self.log.backups {
-                0 => builder,
-                _ => {
+            let is_logged = self.log.backups > 0 || self.cooperative.is_some();
+            let builder = match is_logged {
+                false => builder,
+                true => {
                     self.only_logged.begin(self.loads_alone);
                     let only_logged = Arc::clone(&self.only_logged);
                     builder.sink(only_logged)
@@ -665,6 +717,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             only_logged,
             tables,
             mut described,
+            cooperative,
             membership,
             lease,
             ..
@@ -683,6 +736,22 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             if let Some((_, what)) = options.into_iter().find(|(is_chosen, _)| *is_chosen) {
                 return Err(ClusterError::NotWithProtocol { protocol: protocol.name, what }.into());
             }
+        }
+        if cooperative.is_some() {
+            let options = [
+                (log.backups > 0, "backups"),
+                (frees_the_dead, "freeing of what dead clients have locked"),
+                (membership.is_some(), "membership"),
+                (protocol.detection != Detection::Versions, "conflicts by cache lines"),
+                (
+                    db.inner.log.as_ref().is_some_and(|log| log.mode() != Durability::Sync),
+                    "a log that is flushed after the commit",
+                ),
+            ];
+            if let Some((_, what)) = options.into_iter().find(|(is_chosen, _)| *is_chosen) {
+                return Err(ClusterError::NotWithLogs { what }.into());
+            }
+            described.push_str("logs in memory, ");
         }
         if frees_the_dead {
             if owners.len() != 1 {
@@ -730,7 +799,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
         let reservations = Reservations::default();
         let changing = Changing::default();
-        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, changing, backup };
+        let recovers = cooperative.is_some();
+        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, recovers, changing, backup };
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();
@@ -741,6 +811,21 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let default = || if fabric.capabilities().certain_deaths { LONG_LEASE } else { SHORT_LEASE };
         let lease = lease.or_else(|| membership.is_some().then(default));
         let tenure = lease.map(|lease| Tenure::new(node, LeaseTerms::new(lease), &first_view));
+        let cooperative = cooperative
+            .map(|directory| Cooperative::create(engine.clone(), &directory, (node, incarnation)))
+            .transpose()
+            .map_err(ClusterError::Logs)?;
+        if let (Some(logs), Some(group)) = (&cooperative, own) {
+            let endpoint = fabric.endpoint(node).map_err(ClusterError::Fabric)?;
+            let is_over = |(other, life): (NodeId, Incarnation)| match endpoint.presence(other) {
+                _ if other == node => life < incarnation,
+                Presence::Here(now) => now > life,
+                Presence::Left(last) | Presence::Died(last) => last >= life,
+                _ => false,
+            };
+            let rows = Replica { group, tables: replicas::own_tables(&db.inner, &home.tables)?, last_epoch: 0 };
+            logs.restore(&home, (&first_view, &rows), is_over)?;
+        }
         let shared = Shared {
             fabric,
             node,
@@ -753,6 +838,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             board,
             timing,
             log,
+            cooperative,
             only_logged,
             frees_the_dead,
             by_loopback,
@@ -838,6 +924,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             loads_alone,
             frees_the_dead,
             by_loopback,
+            cooperative: None,
             membership: None,
             lease: None,
             only_logged,

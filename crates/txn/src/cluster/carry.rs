@@ -23,10 +23,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) async fn carry_unheard(&self, state: &mut State<'e, F::Port>) {
         loop {
             let mut unheard = std::mem::take(&mut state.log.unheard);
-            unheard.retain(|node| self.may_be_met_again(*node, state.met(*node)));
+            let is_here = |node: NodeId| self.may_be_met_again(node, state.met(node));
+            unheard.retain(|node| is_here(*node) || self.restores(*node));
             state.log.unheard = unheard;
             for node in state.log.unheard.clone() {
-                if self.carry_at(state, node).await.is_ok() {
+                let is_done = match self.may_be_met_again(node, state.met(node)) {
+                    true => self.carry_at(state, node).await.is_ok(),
+                    // Its next life has restored it before it serves.
+                    false => self.greet(node).await.is_ok(),
+                };
+                if is_done {
                     state.log.unheard.retain(|other| *other != node);
                 }
             }
@@ -35,6 +41,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             self.endpoint().sleep(AGAIN_AFTER).await;
         }
+    }
+
+    /// Returns whether an owner that is gone will restore what is in the logs of others, when it is
+    /// started again.
+    pub(super) fn restores(&self, node: NodeId) -> bool {
+        self.node.cooperative.is_some() && self.durability_of(node).is_some() && node != self.id()
     }
 
     /// Carries a transaction of this node out at one owner.

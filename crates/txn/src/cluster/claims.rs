@@ -83,6 +83,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let row = &known[*row as usize];
             (view.primary(row.shard), row.table, row.key.in_bytes(&arena.keys))
         });
+        if let Some(state) = &mut self.state {
+            self.worker.lock_ahead(state, rows.iter().copied())?;
+        }
         for row in &rows {
             self.claim_one(*row, deadline).await?;
         }

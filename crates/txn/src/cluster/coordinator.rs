@@ -23,7 +23,7 @@ use super::{
     events::Refusals,
     gathered::ToGather,
     index_info::IndexInfo,
-    log::Rings,
+    log::{Rings, Slots},
     participant::Participant,
     peers::Peer,
     remembered::Met,
@@ -87,6 +87,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     chooser: RefCell<Chooser>,
     /// Its rings at backups.
     pub(super) rings: Rings,
+    /// Its slots in memory that outlives the process.
+    pub(super) slots: Slots<S::Engine>,
     /// Its transactions that have records in them.
     pub(super) unsettled: Unsettled,
     /// Transactions since the worker last gave way to its other coroutines.
@@ -133,6 +135,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings,
+            slots: Slots::default(),
             since_yield: Cell::new(0),
             commits: Cell::new(0),
             conflicts: Cell::default(),
@@ -224,7 +227,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether a transaction that meets a row which this holder has locked is told that
     /// the holder's node is gone. Its owner frees it otherwise, at once or in the next view.
     pub(super) fn is_told_of(&self, holder: Holder) -> bool {
-        !self.node.frees_the_dead && !self.has_backups() && self.is_dead(holder)
+        let is_freed = self.node.frees_the_dead || self.has_backups() || self.node.cooperative.is_some();
+        !is_freed && self.is_dead(holder)
     }
 
     /// Returns whether an incarnation of a node is gone.

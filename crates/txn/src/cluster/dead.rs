@@ -49,7 +49,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     }
 
     /// Goes through all rows, and frees what a node's incarnations up to this one have locked.
-    async fn free_rows_of(&self, node: u16, incarnation: u32) -> Result<(), Error> {
+    pub(super) async fn free_rows_of(&self, node: u16, incarnation: u32) -> Result<(), Error> {
         let home = &self.node.home;
         for stored in home.all_stores() {
             let mut tour = stored.storage.tour()?;

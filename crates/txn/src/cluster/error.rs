@@ -297,6 +297,9 @@ pub enum ClusterError {
     /// The process cannot join its group.
     #[error(transparent)]
     Group(drtm_rdma::JoinError),
+    /// The logs in memory that outlives the process cannot be made, read, or written.
+    #[error("the node's logs in memory that outlives the process: {0}")]
+    Logs(drtm_rdma::NvError),
     /// The transactional memory that was asked for is not there.
     #[error(transparent)]
     Engine(drtm_htm::EngineError),
@@ -313,6 +316,20 @@ pub enum ClusterError {
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]
     Thread(std::io::Error),
+    /// Transactions are logged in memory that outlives the process, and something else decides
+    /// what becomes of them, too.
+    #[error("logs in memory that outlives the process do not go with {what}: choose one of them")]
+    NotWithLogs {
+        /// What.
+        what: &'static str,
+    },
+    /// A node cannot restore its rows from the logs of others: its memory is too small, or its
+    /// store is corrupt.
+    #[error("{node} cannot restore its rows from the logs of other nodes: give it more memory")]
+    NotRestored {
+        /// The node.
+        node: NodeId,
+    },
     /// The node is not here.
     #[error("{node} is not a node that is here on this fabric: join it first")]
     NotHere {

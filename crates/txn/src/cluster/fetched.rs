@@ -227,6 +227,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 self.worker.meet(state, node).await?;
             }
         }
+        let is_locked = |row: &Row, leases: bool| match row.intent {
+            Intent::Unknown => false,
+            Intent::Read => !leases,
+            Intent::Write => true,
+        };
+        if let Some(state) = &mut self.state {
+            let leases = self.worker.protocol().leases;
+            let rows = state.rows.iter().zip(0..).filter(|(row, _)| is_locked(row, leases));
+            let rows: Vec<u32> = rows.map(|(_, number)| number).collect();
+            self.worker.lock_ahead(state, rows.into_iter())?;
+        }
         // The only step that waits for rows which others have locked: before this transaction locks
         // any, or, if it claims, for so short a time that two which wait for each other give up.
         if self.state().claims {

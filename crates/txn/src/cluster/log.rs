@@ -12,12 +12,15 @@
 //! (`ring`, `replica`, `backup`). When the view changes, it says what rings of dead producers have,
 //! and may have to serve its replicas.
 //!
+//! Without backups, transactions may be logged in memory that outlives the process (`cooperative`).
+//!
 //! The decision pages are `docs/decisions/0052-rings-of-backups.md` and
 //! `docs/decisions/0103-transactions-survive-nodes.md`.
 
 mod backup;
 mod commit;
 mod config;
+mod cooperative;
 mod copies;
 mod outgoing;
 mod pending;
@@ -35,6 +38,7 @@ pub use self::rows::OwnedRow;
 pub(super) use self::{
     backup::{Backup, Standing as OfGroup},
     config::LogConfig,
+    cooperative::{Cooperative, Slots, hash_of},
     copies::Copies,
     outgoing::Rings,
     pending::Logging,

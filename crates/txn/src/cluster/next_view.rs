@@ -31,12 +31,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// All others.
     pub(super) fn forgive(&self, state: &mut State<'e, F::Port>, outcome: Result<(), Error>) -> Result<(), Error> {
         match outcome {
-            Err(Error::Cluster(error)) if state.is_decided && self.has_backups() => match error.unreached() {
-                Some(node) => {
+            Err(Error::Cluster(error)) if state.is_decided => match error.unreached() {
+                Some(node) if self.has_backups() || self.restores(node) => {
                     state.log.note_unheard(node);
                     Ok(())
                 }
-                None => Err(error.into()),
+                _ => Err(error.into()),
             },
             outcome => outcome,
         }
@@ -69,6 +69,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             // What may have been carried out is not run again.
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
+            Err(Error::Cluster(error)) if self.node.cooperative.is_some() => {
+                let Some(unreached) = error.unreached().filter(|node| self.restores(*node)) else { return ended };
+                match self.until_met_or(unreached, || false).await {
+                    true => Err(Conflict::View.into()),
+                    false => ended,
+                }
+            }
             Err(Error::Cluster(error)) if self.has_backups() => {
                 let Some(unreached) = error.unreached().filter(|node| *node != self.id()) else { return ended };
                 let is_next = || node.view.number() > view && !node.view.is_between();
@@ -121,6 +128,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let [least, most] = BY_THEMSELVES;
         match &self.node.tenure {
             Some(tenure) => (LEASES * tenure.terms.lease).clamp(least, most),
+            None if self.node.cooperative.is_some() => most,
             None => BY_HAND,
         }
     }

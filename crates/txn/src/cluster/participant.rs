@@ -21,7 +21,7 @@ use super::{
     access::{Access, Entered},
     changing::Changing,
     index_info::IndexInfo,
-    log::Backup,
+    log::{Backup, hash_of},
     partition::Divide,
     wire::parts::{Change, ChangedRow},
 };
@@ -29,6 +29,7 @@ use crate::{
     Config, Conflict, Durability, Error,
     commit::{
         self,
+        epoch::version_in,
         write_set::{Write, WriteOp},
     },
     db::inner::Inner,
@@ -52,6 +53,8 @@ pub(super) struct Home<S: Config> {
     pub(super) reservations: Reservations,
     /// Which clients have access, if it is the one owner and frees what dead ones have locked.
     pub(super) access: Option<Access>,
+    /// Whether it recovers from the logs of nodes that have died.
+    pub(super) recovers: bool,
     /// What it knows of a change to another view.
     pub(super) changing: Changing,
     /// What it does for other owners, where owners have backups.
@@ -116,6 +119,13 @@ impl<S: Config> Home<S> {
             return Ok(None);
         };
         Ok(self.db.store.records().holder_of(at).map(|holder| (at, holder)))
+    }
+}
+
+impl Held<'_> {
+    /// Returns the hash that a row of a transaction is known by which commits in this epoch.
+    pub(super) fn hash(&self, epoch: u64) -> u64 {
+        hash_of(self.number, self.row.key, version_in(epoch, self.before).number())
     }
 }
 
@@ -254,6 +264,8 @@ impl<S: Config> Participant<S> {
                 }
                 Refusal::Locked
             }
+            // It is carried out or undone by its log first.
+            Some(_) if self.home.recovers => Refusal::Locked,
             Some(holder) if is_dead(holder) => self.free_from_dead(at, holder),
             _ => Refusal::Locked,
         }
@@ -263,7 +275,7 @@ impl<S: Config> Participant<S> {
     /// owner frees what dead clients have locked.
     pub(super) fn free_from_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
         let home = Arc::clone(&self.home);
-        if home.backup.is_some() {
+        if home.backup.is_some() || home.recovers {
             return self.locked(at, |_| true);
         }
         let Some(access) = &home.access else { return Refusal::HolderDead };

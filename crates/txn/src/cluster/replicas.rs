@@ -51,7 +51,7 @@ fn tables_of<S: Config>(
 }
 
 /// Returns the node's own tables, as those of a group that it may come to back up.
-fn own_tables<S: Config>(
+pub(super) fn own_tables<S: Config>(
     db: &Inner<S>,
     tables: &[Served<S::Engine>],
 ) -> Result<Vec<Option<ReplicaTable<S::Engine>>>, Error> {

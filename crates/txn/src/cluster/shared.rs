@@ -17,7 +17,7 @@ use super::{
     closings::Closings,
     events::{Announcer, ClusterEvent},
     gathered::Gathered,
-    log::{LogConfig, OnlyLogged},
+    log::{Cooperative, LogConfig, OnlyLogged},
     orders::Orders,
     participant::{Home, Stored},
     remembered::Caches,
@@ -49,6 +49,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) board: Option<Board>,
     pub(super) timing: Timing,
     pub(super) log: LogConfig,
+    /// Its logs in memory that outlives the process, if it has any.
+    pub(super) cooperative: Option<Cooperative<S::Engine>>,
     pub(super) only_logged: Arc<OnlyLogged>,
     /// Whether the one owner frees what dead clients have locked.
     pub(super) frees_the_dead: bool,

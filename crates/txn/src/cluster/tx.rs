@@ -173,8 +173,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let state = self.state();
             asks.retain(|ask| matches!(ask, Ask::Durable(owner) if state.owners[*owner as usize].awaits > 0));
             if let Some(state) = &self.state {
-                // What was done at a node that has closed is on its disk.
-                asks.retain(|ask| !worker.has_done(state, ask.node(state)));
+                // What was done at a node that has closed is on its disk. One that is started again
+                // restores what is not.
+                let is_left = |node| !worker.has_done(state, node) && !state.log.unheard.contains(&node);
+                asks.retain(|ask| is_left(ask.node(state)));
             }
             if asks.is_empty() {
                 break Ok(());
@@ -182,7 +184,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.worker.endpoint().sleep(FLUSHED_AFTER * (1 << tries.min(LONGEST_LOOK))).await;
             tries += 1;
         };
-        self.state().is_over = true;
+        // What it owes is the worker's.
+        let state = self.state();
+        state.is_over = !state.owes;
         ended
     }
 
@@ -255,7 +259,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             Some(state) => {
                 state.check_served(state.rows.iter().filter(|row| row.is_written()).map(|row| row.shard))?;
                 self.worker.check_fits(state).await?;
-                self.worker.reserve_log(state).await
+                self.worker.reserve_log(state).await?;
+                self.worker.write_ahead_fits(state)
             }
             None => Ok(()),
         }
@@ -349,6 +354,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                     false => self.worker.carry_unheard(state).await,
                 }
             }
+            if self.worker.node.cooperative.is_some() && self.state().log.unheard.is_empty() {
+                // Until then it is restored from its log. What fails is told when it is waited for.
+                let durable = self.until_durable().await;
+                outcome = outcome.and(durable);
+                if let Some(state) = &mut self.state {
+                    self.worker.carry_unheard(state).await;
+                }
+            }
             let is_carried_out = !self.is_owing();
             if let Some(state) = self.state.as_mut().filter(|_| is_carried_out) {
                 self.worker.settle_log(state);
@@ -368,6 +381,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             outcome = self.round(Phase::Commit, &asks).await;
         }
         let owes = self.is_owing() && !S::has(Mutation::UnlocksNotRepeated);
+        if let Some(state) = self.state.as_ref().filter(|_| !owes) {
+            self.worker.free_slot(state);
+        }
         let state = self.state();
         #[cfg(feature = "hades")]
         if !owes {

@@ -116,6 +116,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let freer = self.clone();
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
+        if self.inner.node.cooperative.is_some() {
+            let keeper = self.clone();
+            let _ = spawner.serve(async move { keeper.inner.keep_recovering().await });
+        }
         if self.inner.node.tenure.is_some() {
             let tenant = self.clone();
             let _ = spawner.serve(async move { tenant.inner.keep_lease().await });

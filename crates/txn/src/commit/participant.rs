@@ -164,9 +164,9 @@ pub(crate) fn log_rows<'l, S: Config>(
     log: &'l Log<S::Engine>,
     participant: &'l Participant,
     (arena, writes, epoch): (&Arena, &[Write], u64),
-) -> Result<Open<'l, S::Engine>, Error> {
+) -> Result<(Open<'l, S::Engine>, u64), Error> {
     let open = log.enter_at_once(participant)?;
     let now = db.engine().load(db.snapshot_number()?);
     log.append_in(participant, &db.store.records(), &Commit { epoch, writes, arena, tables: db.catalog.infos() }, now)?;
-    Ok(open)
+    Ok((open, now))
 }

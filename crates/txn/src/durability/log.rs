@@ -74,6 +74,8 @@ pub(crate) struct Log<E: Engine> {
     pub(super) config: LogConfig,
     /// The last durable epoch: every transaction up to it is durable.
     durable: AtomicU64,
+    /// The last epoch that was durable when the log was opened.
+    recovered: u64,
     /// An epoch that a frame must close, even an empty frame.
     must_close: AtomicU64,
     /// Whether something may have been appended since the last flush began.
@@ -125,6 +127,7 @@ impl<E: Engine> Log<E> {
             storage,
             config,
             durable: AtomicU64::new(writer.closed()),
+            recovered: writer.closed_by_frame(),
             must_close: AtomicU64::new(0),
             is_dirty: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
@@ -156,6 +159,12 @@ impl<E: Engine> Log<E> {
     /// Returns the snapshot number.
     pub(super) fn now(&self) -> Result<u64, KvError> {
         Ok(self.engine().load(self.number()?))
+    }
+
+    /// Returns the last epoch that was durable when the log was opened: what was logged in a later
+    /// one before is void.
+    pub(crate) fn recovered(&self) -> u64 {
+        self.recovered
     }
 
     /// Returns the last durable epoch: every transaction up to it is durable.

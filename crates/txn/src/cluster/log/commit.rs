@@ -43,6 +43,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// When that is not known of one.
     pub(in crate::cluster) async fn log(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
+        if self.node.cooperative.is_some() {
+            return self.write_ahead(state);
+        }
         if !self.has_backups() || state.log.reserved.is_empty() {
             return Ok(());
         }
@@ -77,7 +80,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Makes one redo record for each owner that is written to, one behind the other, and replaces
     /// the bounds of their lengths by their lengths.
-    fn encode_redo(&self, state: &State<'e, F::Port>, written: &mut Written, log: &mut Logging) -> Result<(), Error> {
+    pub(super) fn encode_redo(
+        &self,
+        state: &State<'e, F::Port>,
+        written: &mut Written,
+        log: &mut Logging,
+    ) -> Result<(), Error> {
         log.redo.clear();
         for (shard, length) in written {
             let (start, epoch) = (log.redo.len(), state.epoch_at(state.node_at(*shard)));

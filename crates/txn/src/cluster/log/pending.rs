@@ -46,6 +46,8 @@ pub(in crate::cluster) struct Logging {
     pub(super) needs: SmallVec<[(NodeId, u64); 4]>,
     /// What each owner is to do again, one behind the other.
     pub(super) redo: Vec<u8>,
+    /// The write-ahead log in memory that outlives the process, if there is one.
+    pub(super) decided: Vec<u8>,
     /// Owners that may not have heard that the transaction is decided.
     pub(in crate::cluster) unheard: SmallVec<[NodeId; 2]>,
     /// What is written by verbs next.
@@ -58,6 +60,7 @@ impl Logging {
         debug_assert!(self.reserved.is_empty() && self.records.is_empty(), "it has ended");
         self.pieces.clear();
         self.bytes.clear();
+        self.decided.clear();
         self.unheard.clear();
         self.is_in_doubt = false;
     }
@@ -82,10 +85,12 @@ impl Logging {
 
     /// Returns the records as they were written.
     pub(in crate::cluster) fn whole_records(&self) -> impl Iterator<Item = &[u8]> {
-        self.records.iter().zip(0..).filter_map(|(record, number)| {
+        let decided = Some(&*self.decided).filter(|bytes| !bytes.is_empty());
+        let in_rings = self.records.iter().zip(0..).filter_map(|(record, number)| {
             let first = self.pieces.iter().find(|piece| piece.record == number)?;
             Some(&self.bytes[first.bytes.start..record.void.start])
-        })
+        });
+        in_rings.chain(decided)
     }
 
     /// Returns the node that a piece goes to.

@@ -34,15 +34,15 @@ impl<S: Config> Participant<S> {
         Ok(())
     }
 
-    /// Logs rows that are about to be written, as one record, whose epoch is open until what is
-    /// returned is dropped.
+    /// Logs rows that are about to be written, as one record. Returns its epoch, which is open
+    /// until what is returned is dropped.
     pub(in crate::cluster) fn log_rows<'l>(
         &mut self,
         home: &Home<S>,
         (log, participant): (&'l Log<S::Engine>, &'l LogParticipant),
         rows: &[Held<'_>],
         epoch: u64,
-    ) -> Result<Open<'l, S::Engine>, Refusal> {
+    ) -> Result<(Open<'l, S::Engine>, u64), Refusal> {
         let mut writes = Vec::with_capacity(rows.len());
         self.state.arena.clear();
         for Held { row: ChangedRow { key, at, change, .. }, number, before } in rows {

@@ -164,9 +164,13 @@ impl Request for Apply {
             });
         }
         let logged = participant.log_rows(home, (log, &logger), &held, epoch);
+        let mut noted = Ok(());
+        if let (Some(logs), Ok((_open, logged_in)), Some(row)) = (&worker.node.cooperative, &logged, held.first()) {
+            noted = logs.note(holder, (row.hash(epoch), *logged_in)).map_err(|_| Refusal::LogFailed);
+        }
         // It is decided, and happens, whatever has become of the log.
         let written = held.iter().try_for_each(|row| write(participant, row));
-        written.and(logged.map(drop))
+        written.and(noted).and(logged.map(drop))
     }
 }
 
