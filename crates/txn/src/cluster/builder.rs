@@ -20,7 +20,7 @@ use super::{
     closings::Closings,
     events::Announcer,
     index_info::index_info,
-    log::{Backup, Cooperative, LogConfig, OnlyLogged},
+    log::{Backup, Cooperative, LogConfig, OnlyLogged, Replica},
     orders::Orders,
     participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
@@ -823,7 +823,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
                 Presence::Left(last) | Presence::Died(last) => last >= life,
                 _ => false,
             };
-            let rows = Replica { group, tables: replicas::own_tables(&db.inner, &home.tables)?, last_epoch: 0 };
+            let rows = Replica::new(group, replicas::own_tables(&db.inner, &home.tables)?);
             logs.restore(&home, (&first_view, &rows), is_over)?;
         }
         let shared = Shared {

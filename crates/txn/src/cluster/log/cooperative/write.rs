@@ -6,6 +6,7 @@
 
 use std::mem;
 
+use drtm_htm::Engine as _;
 use drtm_rdma::{Fabric, die};
 use smallvec::SmallVec;
 
