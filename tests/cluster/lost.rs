@@ -249,6 +249,7 @@ fn whatever_needs_a_lost_shard_is_refused_by_name_at_once() {
         // Nodes that come back get replicas, of this shard as of all.
         four.restart(1);
         four.restart(2);
+        four.until(|view| view.members().len() == usize::from(OWNERS) && view.primary(LOST) == Some(NodeId(1)));
         four.until_whole();
         four.run(async |worker, tables| {
             let rows = worker.transact(async |tx| tx.get_many(tables.words, 0..4).await).await;
@@ -305,7 +306,8 @@ fn small_tables_are_copied_at_the_rate_that_is_chosen() {
         four.until_whole();
         let begun = four.sim.elapsed();
         four.restart(1);
-        four.until(|view| view.has(NodeId(1)));
+        // It serves what it has served before, once it has all.
+        four.until(|view| view.primary(LOST) == Some(NodeId(1)));
         four.until_whole();
         four.sim.elapsed() - begun
     };

@@ -16,7 +16,7 @@ use drtm_txn::{
     Builder, Error, IndexDef, Multi, Options, Ordered, Pod, Raw, Table, TableDef, Transaction as _,
     cluster::{
         Cluster, ClusterBuilder, ClusterError, ClusterEvent, ClusterStatus, InProcess, MemberState, Partition,
-        Place as At, ShardState,
+        Place as At, ShardId, ShardState,
     },
 };
 
@@ -211,22 +211,30 @@ fn put<F: Fabric<Engine = Native>>(
 fn a_shard_whose_replicas_have_all_ended_is_lost() {
     let place = Place::new("lost");
     let (fabric, nodes, texts) = three(&place);
-    let mut events = nodes[0].events();
+    for number in 0..3 {
+        put(&nodes[0], texts, number, PATIENCE).expect("all are here");
+    }
     // Shard 1 was at both.
     fabric.kill(NodeId(1)).expect("it is here");
     fabric.kill(NodeId(2)).expect("it is here");
-    let status = until(&nodes[0], |status| status.shards[1].state == ShardState::Lost);
-    assert_eq!(states(&status)[1], ShardState::Lost);
+    let is_changed = |status: &ClusterStatus| {
+        let mut out = status.members[1..].iter();
+        out.all(|member| member.state == MemberState::Out) && states(status)[0] == ShardState::UnderReplicated
+    };
+    let status = until(&nodes[0], is_changed);
+    assert_eq!(states(&status)[1..], [ShardState::Lost, ShardState::UnderReplicated], "{status}");
     assert!(status.shards[1].rows.is_none() && status.members[0].state == MemberState::Here, "{status}");
-    assert!(states(&status)[0] != ShardState::Lost && states(&status)[2] != ShardState::Lost, "{status}");
-    let begun = Instant::now();
-    while !matches!(events.try_next(), Some(ClusterEvent::ViewKept { .. })) {
-        assert!(begun.elapsed() < PATIENCE, "it is not told that the view stays");
-        thread::sleep(Duration::from_millis(1));
-    }
-    // It is waited for, as long as nodes may take to change the view.
     let refused = put(&nodes[0], texts, 1, PATIENCE).expect_err("no node has it");
-    assert!(matches!(refused, Error::Cluster(ClusterError::Unreachable { node: NodeId(1 | 2), .. })), "{refused}");
+    assert!(matches!(refused, Error::Cluster(ClusterError::ShardLost { shard: ShardId(1) })), "{refused}");
+    for number in [0, 2] {
+        put(&nodes[0], texts, number, PATIENCE).expect("its other replica is here");
+    }
+    let refused = nodes[0].give_up(ShardId(0)).wait().expect_err("it is served");
+    assert!(matches!(refused, Error::Cluster(ClusterError::NotLost { shard: ShardId(0) })), "{refused}");
+    nodes[0].give_up(ShardId(1)).wait().expect("it is lost");
+    put(&nodes[0], texts, 25, PATIENCE).expect("it is served");
+    let status = look(&nodes[0]);
+    assert_eq!((states(&status), status.shards[1].rows), ([ShardState::UnderReplicated; 3], Some(1)), "{status}");
 }
 
 #[test]

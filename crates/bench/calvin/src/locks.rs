@@ -66,7 +66,10 @@ impl Locks {
         let Some(Holder { keys, .. }) = self.holders.remove(&of) else { return };
         for key in keys {
             let Some(queue) = self.queues.get_mut(&key) else { continue };
-            queue.retain(|request| request.of != of);
+            // What is granted is in front, so that this does not search a long queue.
+            if let Some(own) = queue.iter().position(|request| request.of == of) {
+                queue.remove(own);
+            }
             if queue.is_empty() {
                 self.queues.remove(&key);
                 continue;
