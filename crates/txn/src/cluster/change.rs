@@ -9,7 +9,10 @@
 //! 3. *Carry.* Those are carried out at the primaries that are left, where they were not.
 //! 4. *Decide.* Each node notes which of them are completed, and that the others are undone. It
 //!    applies what is complete, and all that living producers have written: that is settled.
-//! 5. *Open.* The next view is installed. From then on, locks of the dead are free.
+//! 5. *Ready.* Each node notes that all have decided. What a shard's primary in the next view has is
+//!    all that there is of it from now on, and not before: if the primary dies, that tells whose
+//!    directory has the rows.
+//! 6. *Open.* The next view is installed. From then on, locks of the dead are free.
 //!
 //! Each step can be repeated, also by another node if the driver dies. Until step 4 is done
 //! everywhere, no lock is freed of a transaction that is undone, so nothing depends on that. And
@@ -122,6 +125,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
         for node in nodes {
             self.in_time(*node, self.patience(), self.decide(*node, &complete)).await?;
+        }
+        for node in nodes {
+            self.in_time(*node, self.patience(), self.tell_ready(*node, &next)).await?;
         }
         self.await_leases(&base, nodes, dead).await?;
         self.node.install(next)?;
@@ -336,6 +342,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Tells a node that all have decided.
+    async fn tell_ready(&self, node: NodeId, next: &View) -> Result<(), Error> {
+        let (complete, next) = (Many::new(&[], 0), Some(next.clone()));
+        let body = DecideOn { is_first: false, is_last: false, complete, next };
+        Ok(self.call::<Decide, _>(node, body, |_| ()).await?)
+    }
+
     /// Tells a node which transactions are completed. It has applied them then.
     async fn decide(&self, node: NodeId, complete: &[Ballot]) -> Result<(), Error> {
         let at_once = (self.room_for_list() / 16).max(1);
@@ -349,7 +362,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let count = of_part.clone().count();
                 of_part.for_each(|it| Named { holder: it.holder, sequence: it.sequence }.put(&mut bytes));
                 let complete = Many::new(&bytes, count);
-                let body = DecideOn { is_first: part == 0, is_last: part + 1 == parts, complete };
+                let body = DecideOn { is_first: part == 0, is_last: part + 1 == parts, complete, next: None };
                 is_done = self.call::<Decide, _>(node, body, |is_done| is_done).await?;
             }
             if is_done {

@@ -13,6 +13,8 @@ use drtm_kv::Holder;
 use drtm_rdma::{Incarnation, NodeId};
 use parking_lot::Mutex;
 
+use super::View;
+
 /// How many transactions of a worker have begun to write records, and are not settled. It is the
 /// worker's to change.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +51,8 @@ pub(super) struct Changing {
     /// heard of.
     pub(super) report: Mutex<Vec<u8>>,
     pub(super) complete: Mutex<Vec<(Holder, u64)>>,
+    /// The last view that all were told to be ready for.
+    ready: Mutex<Option<View>>,
     /// The view that is left, and the epoch that its log is to have first: zero once it has.
     pub(super) awaited: Mutex<(u32, u64)>,
 }
@@ -63,6 +67,19 @@ fn incarnation_of(holder: Holder) -> Dead {
 }
 
 impl Changing {
+    /// Notes that all members of a view have decided: its primaries have all rows, also in their
+    /// logs where commits wait for these. It may begin any time.
+    pub(super) fn note_ready(&self, next: View) {
+        *self.ready.lock() = Some(next);
+    }
+
+    /// Returns the last view of which this node knows that its primaries have all rows: that in
+    /// which it is, or one that it was told to be ready for. No later one can have begun.
+    pub(super) fn last_whole(&self, view: &View) -> View {
+        let ready = self.ready.lock();
+        ready.as_ref().filter(|ready| ready.number() > view.number()).unwrap_or(view).clone()
+    }
+
     /// Adds a worker.
     pub(super) fn add_worker(&self) -> Unsettled {
         let worker = Unsettled::default();

@@ -179,7 +179,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let is_gone = |node: NodeId| members.iter().any(|member| member.node == node && is_dead(member));
             let has_ended =
                 |node: NodeId| members.iter().any(|member| member.node == node && self.gone(member).is_some());
-            let left = || next.without(is_gone, has_ended);
+            let last_whole = self.node.home.changing.last_whole(&view);
+            let left = || next.without(&last_whole, is_gone, has_ended);
             next = match improved {
                 Some(improved) if dead.is_empty() && next.number() == view.number() => improved,
                 _ if next.number() == FIRST => match self.formed(left()?) {

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_group_is_wanted_at_its_owner_and_at_those_that_come_next() {
         let first = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
-        let without = first.without(|node| node == NodeId(0), |_| true).expect("a view");
+        let without = first.without(&first, |node| node == NodeId(0), |_| true).expect("a view");
         assert_eq!(wanted(&first, &first, (2, 2)), nodes(&[2, 0]));
         assert_eq!(wanted(&first, &without, (2, 2)), nodes(&[2, 1]));
         assert_eq!(wanted(&first, &without, (0, 2)), nodes(&[1, 2]));

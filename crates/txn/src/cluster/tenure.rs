@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(leader.silent(at(115)), [NodeId(1)]);
         assert!(one.holds(at(111)));
         leader.evict([NodeId(1)].into_iter());
-        let (view, next) = (view(), view().without(|node| node == NodeId(1), |_| true).expect("a view"));
+        let (view, next) = (view(), view().without(&view(), |node| node == NodeId(1), |_| true).expect("a view"));
         assert!(leader.grant(at(115), view.number(), (NodeId(1), 1)).is_some_and(|beat| beat.grant.is_none()));
         assert_eq!(leader.has_ended(at(113), NodeId(1)), Some(false));
         assert_eq!(leader.has_ended(at(116), NodeId(1)), Some(true));
@@ -301,7 +301,7 @@ mod tests {
             asks(&one, &leader, at(now));
             asks(&two, &leader, at(now));
         }
-        let next = view().without(|node| node == NodeId(0), |_| true).expect("a view");
+        let next = view().without(&view(), |node| node == NodeId(0), |_| true).expect("a view");
         one.enter(&next);
         two.enter(&next);
         assert!(!two.holds(at(105)) && !one.holds(at(105)) && one.to_ask().is_none());

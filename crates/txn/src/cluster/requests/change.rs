@@ -16,6 +16,7 @@ use crate::{
         Refusal,
         coordinator::Coordinator,
         shard::ShardId,
+        view::View,
         wire::{
             Many, Wire, messages,
             parts::{Change, ChangedRow},
@@ -50,8 +51,9 @@ messages! {
     /// A transaction of a dead coordinator.
     Named { holder: Holder, sequence: u64, }
     /// Transactions of dead coordinators that are completed: the first ones of a list, or more of
-    /// them. All others are undone, once the list is whole.
-    DecideOn<'a> { is_first: bool, is_last: bool, complete: Many<'a, Named>, }
+    /// them. All others are undone, once the list is whole. Once all nodes have decided, each is
+    /// told the next view instead, before any node opens it.
+    DecideOn<'a> { is_first: bool, is_last: bool, complete: Many<'a, Named>, next: Option<View>, }
 }
 
 /// Closes the view, and the rings of dead producers.
@@ -225,6 +227,10 @@ impl Request for Decide {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: DecideOn<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let home = &at.worker.node.home;
+        if let Some(next) = body.next {
+            home.changing.note_ready(next);
+            return Ok(true);
+        }
         let mut complete = home.changing.complete.lock();
         if body.is_first {
             complete.clear();

@@ -4,7 +4,7 @@
 
 use drtm_rdma::{Incarnation, NodeId};
 
-use super::{ClusterError, Member, Placement, View};
+use super::{ClusterError, FIRST, Member, Placement, View};
 use crate::cluster::shard::ShardId;
 
 /// Why a shard is served by no node of a view.
@@ -49,7 +49,9 @@ impl View {
     }
 
     /// Makes the view that comes after this one, without nodes that are gone. What they have
-    /// served, the first backup serves that is left. If none is, the shard is lost.
+    /// served, the first backup serves that is left. If none is, the shard is lost. Its rows are
+    /// where they were in the last view of which it is known that its primaries have all: this one
+    /// may have been configured, and never have begun.
     ///
     /// # Errors
     ///
@@ -57,9 +59,12 @@ impl View {
     /// certainly `ended`: it may come back with all that it has, and is waited for.
     pub(in crate::cluster) fn without(
         &self,
+        last_whole: &Self,
         is_gone: impl Fn(NodeId) -> bool,
         has_ended: impl Fn(NodeId) -> bool,
     ) -> Result<Self, ClusterError> {
+        // The first view names no lives, and nothing was served in it.
+        let last_whole = if last_whole.number > FIRST { last_whole } else { self };
         let members = self.members.iter().filter(|member| !is_gone(member.node)).cloned().collect();
         let placement = |(number, at): (usize, &Placement)| {
             if at.lost.is_some() {
@@ -68,9 +73,9 @@ impl View {
             let mut left = at.replicas().filter(|node| !is_gone(*node));
             let Some(primary) = left.next() else {
                 // A view that names no lives has no rows yet: its owners have not met.
-                let life = self.incarnation(at.primary).filter(|_| at.replicas().all(&has_ended));
-                let life = life.ok_or(ClusterError::ShardLost { shard: ShardId(number as u16) })?;
-                return Ok(at.lost_by(Lost::Held(life)));
+                let shard = ShardId(number as u16);
+                let held = last_whole.held_by(shard).filter(|_| at.replicas().all(&has_ended));
+                return held.ok_or(ClusterError::ShardLost { shard });
             };
             let learners = at.learners.iter().copied().filter(|node| !is_gone(*node)).collect();
             Ok(Placement { primary, backups: left.collect(), learners, lost: None })
@@ -81,6 +86,16 @@ impl View {
 }
 
 impl View {
+    /// Returns where a shard is that is lost, if it was lost before or its primary had all rows
+    /// last. `None` if no life of that is named.
+    fn held_by(&self, shard: ShardId) -> Option<Placement> {
+        let at = self.placements.get(shard.index())?;
+        match at.lost {
+            Some(_) => Some(at.clone()),
+            None => Some(at.lost_by(Lost::Held(self.incarnation(at.primary)?))),
+        }
+    }
+
     /// Makes the view that comes after this one when all its members have ended: of other lives of
     /// nodes. All shards are lost, until the nodes that had them last bring them back.
     ///
@@ -88,11 +103,8 @@ impl View {
     ///
     /// [`ClusterError::BadView`].
     pub(in crate::cluster) fn begun_anew(&self, members: Vec<Member>) -> Result<Self, ClusterError> {
-        let placement = |at: &Placement| match self.incarnation(at.primary).filter(|_| at.lost.is_none()) {
-            Some(life) => at.lost_by(Lost::Held(life)),
-            None => at.clone(),
-        };
-        self.next(members, self.placements.iter().map(placement).collect())
+        let placement = |(shard, at): (u16, &Placement)| self.held_by(ShardId(shard)).unwrap_or_else(|| at.clone());
+        self.next(members, (0..).zip(&self.placements).map(placement).collect())
     }
 }
 

@@ -150,22 +150,41 @@ fn what_is_encoded_is_decoded() {
 fn a_shard_without_a_replica_is_lost_once_all_have_ended() {
     let first = View::fixed(&[0, 1, 2, 3].map(NodeId), 4, 1).expect("a view");
     let gone = |node: NodeId| [1, 2].contains(&node.0);
-    assert!(matches!(first.without(gone, gone), Err(ClusterError::ShardLost { .. })), "its owners have not met");
+    assert!(
+        matches!(first.without(&first, gone, gone), Err(ClusterError::ShardLost { .. })),
+        "its owners have not met"
+    );
     let named = first.members().iter().map(|member| Member { incarnation: Some(Incarnation(7)), ..member.clone() });
     let view = first.clone().of_lives(named.collect());
-    let silent = view.without(gone, |node| node == NodeId(1));
+    let silent = view.without(&view, gone, |node| node == NodeId(1));
     assert!(matches!(silent, Err(ClusterError::ShardLost { shard: ShardId(1) })), "one may come back");
-    let next = view.without(gone, gone).expect("all others have replicas");
+    let next = view.without(&view, gone, gone).expect("all others have replicas");
     assert!(next.has_lost() && next.is_lost(ShardId(1)) && !next.is_lost(ShardId(0)));
     assert_eq!(next.placements()[1].lost, Some(Lost::Held(Incarnation(7))));
     assert_eq!((next.primary(ShardId(2)), next.serves(NodeId(1), 1)), (Some(NodeId(3)), false));
     // It stays so, whatever becomes of others, and also where its node is a member again.
     let again = next.next(view.members().to_vec(), next.placements().to_vec()).expect("a view");
-    let again = again.without(|node| node == NodeId(3), |_| true).expect("all others have replicas");
+    let again = again.without(&again, |node| node == NodeId(3), |_| true).expect("all others have replicas");
     assert!(again.is_lost(ShardId(1)) && !again.serves(NodeId(1), 1));
     let mut bad = again.placements().to_vec();
     bad[1].backups = vec![NodeId(0)];
     assert!(matches!(again.next(again.members().to_vec(), bad), Err(ClusterError::BadView { .. })));
+}
+
+#[test]
+fn a_lost_shard_is_where_its_primary_had_all_rows_last() {
+    let first = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
+    let named = first.members().iter().map(|member| Member { incarnation: Some(Incarnation(7)), ..member.clone() });
+    let view = first.next(named.collect(), first.placements().to_vec()).expect("a view");
+    let configured = view.without(&view, |node| node == NodeId(1), |_| true).expect("all have replicas");
+    assert_eq!(configured.primary(ShardId(1)), Some(NodeId(2)));
+    let held = |last_whole: &View| {
+        let next = configured.without(last_whole, |node| node == NodeId(2), |_| true).expect("all have ended");
+        (next.placements()[1].primary, next.placements()[1].lost)
+    };
+    // Node 2 may not have all that node 1 has acknowledged, unless it was told to be ready.
+    assert_eq!(held(&view), (NodeId(1), Some(Lost::Held(Incarnation(7)))));
+    assert_eq!(held(&configured), (NodeId(2), Some(Lost::Held(Incarnation(7)))));
 }
 
 #[test]
