@@ -181,7 +181,7 @@ impl Three {
         for row in rows {
             let within = Options::new().within(PATIENCE);
             let written = self.run(async |worker, tables| {
-                let written = worker.transact_with(within.clone(), async |tx| match byte {
+                let written = worker.transact_with(within, async |tx| match byte {
                     Some(byte) => tx.put(tables.words, row, vec![byte; 8]).await,
                     None => tx.remove(tables.words, row).await.map(drop),
                 });
@@ -200,7 +200,7 @@ impl Three {
         (0..ROWS).find_map(|row| {
             let within = Options::new().within(PATIENCE);
             let read = self.run(async |worker, tables| {
-                worker.transact_with(within.clone(), async |tx| tx.get(tables.words, row).await).await
+                worker.transact_with(within, async |tx| tx.get(tables.words, row).await).await
             });
             let expected = self.rows.get(&row).map(|byte| vec![*byte; 8]);
             match read {

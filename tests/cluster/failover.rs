@@ -837,7 +837,7 @@ fn a_primary_that_has_not_applied_everything_is_found() {
 
 #[test]
 fn nodes_that_serve_without_a_lease_are_found() {
-    assert!(is_found(Mutation::LeaseIgnored, 0..rounds(20), &[Case::of_an_owners_silence]));
+    assert!(is_found(Mutation::LeaseIgnored, 20..20 + rounds(20), &[Case::of_an_owners_silence]));
     assert!(is_found(Mutation::AccessLeft, 8..8 + rounds(20), &[Case::of_an_owners_silence]));
 }
 

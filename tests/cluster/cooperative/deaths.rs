@@ -133,7 +133,7 @@ impl Run {
         filled.await.expect("all owners are here");
         endpoint.until(|| matches!(endpoint.presence(DYING), Presence::Died(_))).await;
         let soon = Options::new().within(SOON);
-        let seen = worker.transact_with(soon.clone(), async |tx| {
+        let seen = worker.transact_with(soon, async |tx| {
             let words = tx.get_many(tables.words, 0..ROWS).await?;
             Ok((words, tx.get(tables.sorted_words, 1).await?))
         });
@@ -146,7 +146,7 @@ impl Run {
         assert!(is_new || !self.is_acknowledged.load(SeqCst), "it was acknowledged");
         self.has_happened.store(is_new, SeqCst);
         for row in 0..=ROWS {
-            let put = worker.transact_with(soon.clone(), async |tx| match row {
+            let put = worker.transact_with(soon, async |tx| match row {
                 ROWS => tx.put(tables.sorted_words, 1, value(3)).await,
                 row => tx.put(tables.words, row, value(3)).await,
             });

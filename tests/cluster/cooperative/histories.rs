@@ -95,7 +95,7 @@ impl Run {
         // All that the dead had locked is free, or will be.
         let soon = Options::new().within(Duration::from_millis(100));
         for key in 0..self.program.keys {
-            let put = worker.transact_with(soon.clone(), async |tx| {
+            let put = worker.transact_with(soon, async |tx| {
                 let seen = tx.get(tables.words, key).await?;
                 match seen {
                     Some(seen) => tx.put(tables.words, key, seen).await,

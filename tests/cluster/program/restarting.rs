@@ -116,18 +116,18 @@ pub(super) fn is_away(error: &Error) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     /// The one owner: a transaction of several would be torn.
-    ByCrash,
+    Crash,
     /// One of two.
-    ByClosing,
+    Closing,
     /// One of two: logs in memory that outlives the process keep transactions whole.
-    ByCrashWithLogs,
+    CrashWithLogs,
 }
 
 /// Runs a program. Returns what was wrong with it, and how many of its transactions met an owner
 /// that was away.
 fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u64) {
-    let owners = if leaving == Leaving::ByCrash { 1 } else { 2 };
-    let memory = (leaving == Leaving::ByCrashWithLogs).then(Memory::new);
+    let owners = if leaving == Leaving::Crash { 1 } else { 2 };
+    let memory = (leaving == Leaving::CrashWithLogs).then(Memory::new);
     let rings = memory.as_ref().map_or(Rings::default(), Memory::rings);
     let config = match seed % 3 {
         0 => LocalConfig::perfect(),
@@ -166,7 +166,7 @@ fn anomalies(protocol: Protocol, seed: u64, leaving: Leaving) -> (Vec<String>, u
             let (owner, node) = (running[usize::from(number)].take().expect("it runs"), NodeId(number));
             let disk = &mut disks[usize::from(number)];
             let mut choose = |choices| random.u64(0..choices);
-            if leaving == Leaving::ByClosing {
+            if leaving == Leaving::Closing {
                 let database = owner.node.local().clone();
                 owner.close();
                 database.close().expect("the disk has room");
@@ -225,7 +225,7 @@ fn check_all(leaving: Leaving, seeds: u64) {
         }
     }
     // With logs, transactions wait until the owner is back.
-    assert!(all > 0 || leaving == Leaving::ByCrashWithLogs, "no transaction met a restart");
+    assert!(all > 0 || leaving == Leaving::CrashWithLogs, "no transaction met a restart");
 }
 
 /// Whether a fault is found within some runs: by the history, or since a run panics.
@@ -239,35 +239,35 @@ fn is_found(fault: Mutation, leaving: Leaving, seeds: u64) -> bool {
 
 #[test]
 fn programs_beside_crashes_of_their_owner_are_serializable() {
-    check_all(Leaving::ByCrash, 6);
+    check_all(Leaving::Crash, 6);
 }
 
 #[test]
 fn programs_beside_closings_of_their_owners_are_serializable() {
-    check_all(Leaving::ByClosing, 6);
+    check_all(Leaving::Closing, 6);
 }
 
 #[test]
 fn programs_beside_crashes_of_owners_with_logs_in_memory_are_serializable() {
-    check_all(Leaving::ByCrashWithLogs, 6);
+    check_all(Leaving::CrashWithLogs, 6);
 }
 
 #[test]
 fn owners_that_restore_nothing_from_logs_are_found() {
-    assert!(is_found(Mutation::RestoreLeftOut, Leaving::ByCrashWithLogs, 20));
+    assert!(is_found(Mutation::RestoreLeftOut, Leaving::CrashWithLogs, 20));
 }
 
 #[test]
 fn owners_that_let_transactions_be_decided_without_locks_are_found() {
-    assert!(is_found(Mutation::LostLocksDecided, Leaving::ByCrashWithLogs, 40));
+    assert!(is_found(Mutation::LostLocksDecided, Leaving::CrashWithLogs, 40));
 }
 
 #[test]
 fn commits_that_are_not_durable_when_they_return_are_found_by_crashes() {
-    assert!(is_found(Mutation::OwnersNotAwaited, Leaving::ByCrash, 20));
+    assert!(is_found(Mutation::OwnersNotAwaited, Leaving::Crash, 20));
 }
 
 #[test]
 fn owners_that_close_at_once_are_found() {
-    assert!(is_found(Mutation::ClosedAtOnce, Leaving::ByClosing, 60));
+    assert!(is_found(Mutation::ClosedAtOnce, Leaving::Closing, 60));
 }

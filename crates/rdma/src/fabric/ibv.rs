@@ -288,11 +288,11 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
         Ok(())
     }
 
-    /// The queue pairs to it are destroyed.
     fn relocate(&self, node: NodeId, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {
         self.own(node)?.tcp.relocate(node, other, address)
     }
 
+    /// The queue pairs to it are destroyed.
     fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
         self.own(node)?.tcp.revoke(node, other, incarnation)
     }

@@ -4,7 +4,10 @@
 //! 2. *Decide*, when nothing can refuse the transaction any more: the write-ahead log.
 //! 3. *Free*, when all is written and unlocked.
 
-use std::mem;
+use std::{
+    collections::hash_map::Entry::{Occupied, Vacant},
+    mem,
+};
 
 use drtm_htm::Engine as _;
 use drtm_rdma::{Fabric, die};
@@ -47,11 +50,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if new.is_empty() {
             return Ok(());
         }
-        if !slots.contains_key(&holder) {
-            let at = cooperative.add_slot().map_err(ClusterError::Logs)?;
-            slots.insert(holder, Slot { at, state: SlotState::FREE, named: Vec::new(), length: 0 });
-        }
-        let Some(slot) = slots.get_mut(&holder) else { return Ok(()) };
+        let slot = match slots.entry(holder) {
+            Occupied(slot) => slot.into_mut(),
+            Vacant(place) => {
+                let at = cooperative.add_slot().map_err(ClusterError::Logs)?;
+                place.insert(Slot { at, state: SlotState::FREE, named: Vec::new(), length: 0 })
+            }
+        };
         let before = slot.state;
         let next = match before.kind {
             Kind::Free => SlotState { sequence: before.sequence + 1, kind: Kind::Ahead },
