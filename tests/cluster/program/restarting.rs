@@ -259,7 +259,7 @@ fn owners_that_restore_nothing_from_logs_are_found() {
 
 #[test]
 fn owners_that_let_transactions_be_decided_without_locks_are_found() {
-    assert!(is_found(Mutation::LostLocksDecided, Leaving::CrashWithLogs, 40));
+    assert!(is_found(Mutation::LostLocksDecided, Leaving::CrashWithLogs, 240));
 }
 
 #[test]
