@@ -9,8 +9,8 @@
 //! 3. *Carry.* Those are carried out at the primaries that are left, where they were not.
 //! 4. *Decide.* Each node notes which of them are completed, and that the others are undone. It
 //!    applies what is complete, and all that living producers have written: that is settled.
-//! 5. *Ready.* Each node notes that all have decided. What a shard's primary in the next view has is
-//!    all that there is of it from now on, and not before: if the primary dies, that tells whose
+//! 5. *Ready.* Each node notes that all have decided. From now on, and not before, the primary of a
+//!    shard in the next view has all that there is of it. So if it dies, it is known whose
 //!    directory has the rows.
 //! 6. *Open.* The next view is installed. From then on, locks of the dead are free.
 //!
