@@ -258,11 +258,6 @@ fn owners_that_restore_nothing_from_logs_are_found() {
 }
 
 #[test]
-fn owners_that_let_transactions_be_decided_without_locks_are_found() {
-    assert!(is_found(Mutation::LostLocksDecided, Leaving::CrashWithLogs, 240));
-}
-
-#[test]
 fn commits_that_are_not_durable_when_they_return_are_found_by_crashes() {
     assert!(is_found(Mutation::OwnersNotAwaited, Leaving::Crash, 20));
 }
