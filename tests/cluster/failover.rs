@@ -33,7 +33,7 @@ use fastrand::Rng;
 use crate::{
     bed::{Rings, Setup, Tables, Tested, kept},
     drops::polled,
-    history::{Logs, at, name, value, version},
+    history::{Kept, at, name, value, version},
     indexes,
     program::{MARKS, Program},
 };
@@ -286,26 +286,12 @@ impl std::fmt::Debug for Program2 {
     }
 }
 
-/// A log that is given back, also when its coroutine dies.
-struct Kept {
-    logs: Logs,
-    number: usize,
-    log: Option<Log<u64>>,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.logs.lock().expect("no thread panics")[self.number] = self.log.take();
-    }
-}
-
 impl Run {
     /// Runs transactions, until all that are to die have.
     async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables, number: u64) {
         let Program { transactions, seed, ref logs, .. } = self.program.0;
-        let log = logs.lock().expect("no thread panics")[number as usize].take();
-        let mut kept = Kept { logs: logs.clone(), number: number as usize, log };
-        let log = kept.log.as_mut().expect("one for each");
+        let mut kept = Kept::take(logs, number as usize);
+        let log = kept.log();
         let mut random = Rng::with_seed(seed << 16 | number);
         let mark = MARKS + number;
         let mut id = 0;

@@ -22,6 +22,30 @@ use crate::bed::{Bed, Rings, Script, Setup, Size, Tables, Tested};
 /// Each coroutine's log.
 pub(crate) type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
 
+/// A log that is given back, also when its coroutine dies.
+pub(crate) struct Kept {
+    logs: Logs,
+    number: usize,
+    log: Option<Log<u64>>,
+}
+
+impl Kept {
+    pub(crate) fn take(logs: &Logs, number: usize) -> Self {
+        let log = logs.lock().expect("no thread panics")[number].take();
+        Self { logs: Logs::clone(logs), number, log }
+    }
+
+    pub(crate) fn log(&mut self) -> &mut Log<u64> {
+        self.log.as_mut().expect("one for each")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.logs.lock().expect("no thread panics")[self.number] = self.log.take();
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Random {
     pub(crate) keys: u64,

@@ -23,7 +23,7 @@ use super::Memory;
 use crate::{
     bed::{Tables, Tested, backed_up},
     drops::polled,
-    history::{Logs, value, version},
+    history::{Kept, Logs, value, version},
     program::{MARKS, Program},
 };
 
@@ -42,19 +42,6 @@ const DYING: NodeId = NodeId(OWNERS);
 /// Some operations take far longer than others, so that a transaction is seldom written at once.
 const SLOW: Chances = Chances { delay: 0.3, at_most: Duration::from_micros(40), ..Chances::NONE };
 
-/// A log that is given back, also when its coroutine dies.
-struct Kept {
-    logs: Logs,
-    number: usize,
-    log: Option<Log<u64>>,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.logs.lock().expect("no thread panics")[self.number] = self.log.take();
-    }
-}
-
 struct Run {
     program: Program,
     left: AtomicUsize,
@@ -63,9 +50,8 @@ struct Run {
 impl Run {
     async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables, number: u64) {
         let endpoint = worker.endpoint();
-        let log = self.program.logs.lock().expect("no thread panics")[number as usize].take();
-        let mut kept = Kept { logs: self.program.logs.clone(), number: number as usize, log };
-        let log = kept.log.as_mut().expect("one for each");
+        let mut kept = Kept::take(&self.program.logs, number as usize);
+        let log = kept.log();
         if worker.id() == DYING {
             return self.overwrites(&worker, tables, log).await;
         }

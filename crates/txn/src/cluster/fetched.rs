@@ -227,14 +227,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 self.worker.meet(state, node).await?;
             }
         }
-        let is_locked = |row: &Row, leases: bool| match row.intent {
-            Intent::Unknown => false,
-            Intent::Read => !leases,
-            Intent::Write => true,
-        };
-        if let Some(state) = &mut self.state {
+        if let Some(state) = self.state.as_mut().filter(|_| self.worker.node.cooperative.is_some()) {
             let leases = self.worker.protocol().leases;
-            let rows = state.rows.iter().zip(0..).filter(|(row, _)| is_locked(row, leases));
+            let is_locked = |row: &Row| match row.intent {
+                Intent::Unknown => false,
+                Intent::Read => !leases,
+                Intent::Write => true,
+            };
+            let rows = state.rows.iter().zip(0..).filter(|(row, _)| is_locked(row));
             let rows: Vec<u32> = rows.map(|(_, number)| number).collect();
             self.worker.lock_ahead(state, rows.into_iter())?;
         }

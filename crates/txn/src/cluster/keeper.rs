@@ -217,19 +217,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// of each: all nodes have crashed, for example, and are started again. Other lives of the same
     /// nodes are its members. `None` if one may go on, or has not come back.
     fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, ClusterError> {
-        let here = |node: NodeId| match node == self.id() {
-            true => Some(self.node.incarnation),
-            false => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
-        };
         let has_ended = |member: &Member| {
-            let is_another = here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
+            let is_another =
+                self.life_here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
             is_another || self.has_certainly_ended(member)
         };
         if view.number() > FIRST || !last.members().iter().all(has_ended) {
             return Ok(None);
         }
         let member = |first: &Member| {
-            let (node, incarnation) = (first.node, Some(here(first.node)?));
+            let (node, incarnation) = (first.node, Some(self.life_here(first.node)?));
             let address = last.address_of(node).map(|address| address.to_string()).unwrap_or_default();
             Some(Member { node, address, incarnation })
         };
@@ -241,14 +238,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// one of them is not here yet.
     fn formed(&self, view: View) -> Option<View> {
         let named = |member: &Member| {
-            let life = match member.node {
-                node if node == self.id() => Some(self.node.incarnation),
-                node => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
-            };
-            life.map(|life| Member { incarnation: Some(life), ..member.clone() })
+            let life = self.life_here(member.node)?;
+            Some(Member { incarnation: Some(life), ..member.clone() })
         };
         let members = view.members().iter().map(named).collect::<Option<Vec<_>>>()?;
         Some(view.of_lives(members))
+    }
+
+    /// Returns the life of a node that is here, and that this one has met.
+    fn life_here(&self, node: NodeId) -> Option<Incarnation> {
+        match node == self.id() {
+            true => Some(self.node.incarnation),
+            false => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
+        }
     }
 
     /// Returns whether it is this node's turn to drive: all members before it are gone, or have had
