@@ -78,8 +78,13 @@ impl Four {
 
     /// Runs something on node 0 to its end.
     fn run(&self, what: impl AsyncFnOnce(&Worker<'_, Simulated, Tested>, Tables) + 'static) {
-        let (node, tables) = self.nodes[0].clone();
-        let spawned = self.sim.spawn(NodeId(0), move |spawner| {
+        self.run_at(NodeId(0), what);
+    }
+
+    /// Runs something on the last life of a node to its end.
+    fn run_at(&self, node: NodeId, what: impl AsyncFnOnce(&Worker<'_, Simulated, Tested>, Tables) + 'static) {
+        let (node, tables) = self.nodes.iter().rfind(|(other, _)| other.id() == node).expect("it is there").clone();
+        let spawned = self.sim.spawn(node.id(), move |spawner| {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             let runs = async move { what(&worker, tables).await };
             spawner.spawn(runs).expect("it runs");
@@ -189,6 +194,15 @@ async fn all_kinds(worker: &Runs<'_>, tables: Tables, row: u64) -> Vec<(&'static
     ended
 }
 
+/// Everything that needs the lost shard's row is refused.
+async fn is_refused(worker: &Runs<'_>, tables: Tables) {
+    for (kind, ended) in all_kinds(worker, tables, ROW).await {
+        let Err(Error::Cluster(ClusterError::ShardLost { shard: LOST })) = ended else {
+            panic!("{} at {}: {kind}: {ended:?}", worker.protocol().name, worker.id());
+        };
+    }
+}
+
 #[test]
 fn whatever_needs_a_lost_shard_is_refused_by_name_at_once() {
     for (protocol, seed) in Protocol::with_names().zip(0..) {
@@ -209,11 +223,7 @@ fn whatever_needs_a_lost_shard_is_refused_by_name_at_once() {
         four.die([1, 2]);
         four.until(|view| view.is_lost(LOST));
         four.run(async |worker, tables| {
-            for (kind, ended) in all_kinds(worker, tables, ROW).await {
-                let Err(Error::Cluster(ClusterError::ShardLost { shard: LOST })) = ended else {
-                    panic!("{}: {kind}: {ended:?}", worker.protocol().name);
-                };
-            }
+            is_refused(worker, tables).await;
             // None has waited for anything.
             let begun = worker.endpoint().now();
             for _ in 0..100 {
@@ -236,6 +246,10 @@ fn whatever_needs_a_lost_shard_is_refused_by_name_at_once() {
             }
             assert_eq!(status.members[2].state, MemberState::Out, "{status}");
         });
+        // Its primary comes back with nothing: what is missing there is lost, and not absent.
+        four.restart(1);
+        four.until(|view| view.members().len() == usize::from(OWNERS) - 1);
+        four.run_at(NodeId(1), async |worker, tables| is_refused(worker, tables).await);
         four.run(async |worker, tables| {
             worker.give_up(LOST).await.expect("it is lost");
             let read = worker.transact(async |tx| tx.get(tables.words, ROW).await).await;
@@ -247,7 +261,6 @@ fn whatever_needs_a_lost_shard_is_refused_by_name_at_once() {
             assert!(matches!(refused, Err(Error::Cluster(ClusterError::NotLost { .. }))), "{refused:?}");
         });
         // Nodes that come back get replicas, of this shard as of all.
-        four.restart(1);
         four.restart(2);
         four.until(|view| view.members().len() == usize::from(OWNERS) && view.primary(LOST) == Some(NodeId(1)));
         four.until_whole();

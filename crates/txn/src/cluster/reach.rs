@@ -169,7 +169,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let verbs = self.endpoint().during(Phase::Lookup);
         let is_other = |row: &u32| state.node_of(*row) != self.id();
         let others: Vec<u32> = rows.iter().copied().filter(is_other).collect();
-        state.check_served(others.iter().map(|row| state.rows[*row as usize].shard))?;
+        state.check_served(rows.iter().map(|row| state.rows[*row as usize].shard))?;
         for row in &others {
             self.meet(state, state.node_of(*row)).await?;
         }

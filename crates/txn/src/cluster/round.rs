@@ -29,6 +29,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let is_remote = asks.iter().any(|ask| ask.node(state) != self.id());
         // Most rounds of most bodies: there is nothing to send, and nothing to wait for.
         if !is_remote && state.is_quiet() {
+            state.check_asked(asks)?;
             return self.serve_here(state, asks.iter().copied());
         }
         let began = is_remote.then(|| self.endpoint().now());
@@ -52,7 +53,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// The first that there is.
     pub(super) async fn post(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
-        state.check_served(asks.iter().filter_map(|ask| ask.shard(state)))?;
+        state.check_asked(asks)?;
         let (mut outcome, mut by_verbs) = (Ok(()), Asks::new());
         let nodes: SmallVec<[NodeId; 16]> = asks.iter().map(|ask| ask.node(state)).collect();
         for owner in 0..state.owners.len() {
@@ -250,6 +251,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Some(shard) => Err(ClusterError::ShardLost { shard }),
             None => Ok(()),
         }
+    }
+
+    /// Checks that the shards are served which these requests are about: by other nodes, or by this
+    /// one, which may have had a lost shard before it was started again.
+    fn check_asked(&self, asks: &[Ask]) -> Result<(), ClusterError> {
+        self.check_served(asks.iter().filter_map(|ask| ask.shard(self)))
     }
 
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
