@@ -126,8 +126,8 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>>(
 pub(crate) struct Rings {
     pub(crate) backups: usize,
     pub(crate) bytes: u64,
-    /// Whether the one owner frees what dead clients have locked.
-    pub(crate) frees_dead: bool,
+    /// Whether transactions of nodes that die are completed or undone, if that is chosen.
+    pub(crate) recoverable: Option<bool>,
     /// Where the first nodes keep their rows. Those that have no disk keep them in memory only.
     pub(crate) disks: &'static [Image],
     /// Whether there are tables of chopped transactions.
@@ -141,7 +141,7 @@ pub(crate) struct Rings {
 impl Rings {
     /// No backups, and nothing else.
     pub(crate) const NONE: Self =
-        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[], chops: false, copy_rate: None, memory: None };
+        Self { backups: 0, bytes: 1 << 18, recoverable: None, disks: &[], chops: false, copy_rate: None, memory: None };
 }
 
 impl Default for Rings {
@@ -193,8 +193,8 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
     if let Some(rate) = rings.copy_rate {
         builder = builder.copies_at(rate).expect("more than nothing");
     }
-    if rings.frees_dead {
-        builder = builder.frees_dead_clients();
+    if let Some(recoverable) = rings.recoverable {
+        builder = builder.recoverable(recoverable);
     }
     if let Some(directory) = rings.memory {
         builder = builder.logs_in_memory(directory).expect("there are no tables yet");

@@ -173,6 +173,15 @@ impl Case {
         Self { replaces: true, ..Self::of_returns(protocol, seed) }
     }
 
+    /// A client ends, where owners have no backups.
+    fn of_a_client(protocol: Protocol, seed: u64) -> Self {
+        let mut case = Self { backups: 0, ..Self::of_one_death(protocol, seed) };
+        let (node, _, end) = &mut case.deaths[0];
+        node.0 = case.owners + node.0 % case.clients;
+        *end = [End::Dies, End::Dies, End::Stops, End::IsCutOff][seed as usize / 2 % 4];
+        case
+    }
+
     /// Several owners die and come back as they like, fewer at a time than there are replicas.
     fn of_returns_in_between(protocol: Protocol, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0xfeed);
@@ -186,19 +195,23 @@ impl Case {
         case
     }
 
-    /// An owner and its only backup die, one soon after the other: the shards of one are lost.
+    /// All replicas of a shard die: an owner and its only backup, one soon after the other, or an owner
+    /// without a backup.
     fn of_a_loss(protocol: Protocol, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x1055);
         let mut case = Self { backups: 1, loses: true, ..Self::of_one_death(protocol, seed) };
         case.owners = case.owners.max(4);
         // A view that has not opened has no rows: it waits until all have met.
         case.seed += u64::from(case.seed % 8 == 7);
+        // Without backups, one is enough.
+        case.backups = usize::from(!case.seed.is_multiple_of(3));
         let (first, at) = (random.u16(0..case.owners), case.deaths[0].1);
         let both = [first, (first + 1) % case.owners];
         let later = [0, random.u64(0..40_000), random.u64(0..1_500_000)][seed as usize % 3];
         let times = [at, at + Duration::from_nanos(later)];
         let order = if random.bool() { [0, 1] } else { [1, 0] };
-        case.deaths = order.into_iter().zip(times).map(|(one, at)| (NodeId(both[one]), at, End::Dies)).collect();
+        let ends = order.into_iter().zip(times).map(|(one, at)| (NodeId(both[one]), at, End::Dies));
+        case.deaths = ends.take(case.backups + 1).collect();
         case
     }
 
@@ -769,7 +782,7 @@ fn seeds(usual: u64) -> Range<u64> {
 type Make = fn(Protocol, u64) -> Case;
 
 /// All ways in which nodes end.
-const KINDS: [(&str, Make); 8] = [
+const KINDS: [(&str, Make); 9] = [
     ("one death", Case::of_one_death),
     ("two deaths", Case::of_two_deaths),
     ("one silence", Case::of_one_silence),
@@ -778,6 +791,7 @@ const KINDS: [(&str, Make); 8] = [
     ("a silence and a death", Case::of_a_silence_and_a_death),
     ("returns", Case::of_returns),
     ("returns in between", Case::of_returns_in_between),
+    ("a client", Case::of_a_client),
 ];
 
 /// The way and the protocol of one of many runs, and the seed of its case.
@@ -790,7 +804,7 @@ fn one_of_many(number: u64) -> (usize, Protocol, u64) {
 #[test]
 fn nodes_end_in_all_ways_in_all_protocols() {
     let (mut told, mut in_change) = (Vec::new(), 0);
-    for number in seeds(48) {
+    for number in seeds(54) {
         let (kind, protocol, seed) = one_of_many(number);
         let (name, case) = KINDS[kind];
         match catch_unwind(|| run(&case(protocol, seed))) {

@@ -90,8 +90,6 @@ pub enum Mutation {
     VersionNotWritten,
     /// A backup applies records of undecided transactions.
     UndecidedApplied,
-    /// An owner frees locks of dead clients whose calls it still carries out.
-    AccessNotRevoked,
     /// A backup applies nothing.
     LogsNotApplied,
     /// The buffers and the name of a transaction whose last phase is not waited for are used again

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 
 use super::{
     ClusterError, Detection, Node, Partition, Protocol, Timing,
-    access::Access,
     adapt::Board,
     changing::Changing,
     closings::Closings,
@@ -71,7 +70,8 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     timing: Timing,
     log: LogConfig,
     loads_alone: bool,
-    frees_the_dead: bool,
+    /// Whether it was chosen that transactions of the dead are completed or undone.
+    recoverable: Option<bool>,
     by_loopback: bool,
     cooperative: Option<PathBuf>,
     membership: Option<Arc<dyn Membership>>,
@@ -324,14 +324,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { loads_alone: true, ..self }
     }
 
-    /// Lets the one owner of the cluster free what clients had locked when they died. Otherwise
-    /// that stays locked, and transactions that meet it are [told](super::Refusal::HolderDead). All
-    /// nodes choose alike.
+    /// Chooses whether transactions of a node that dies are completed or undone, and its locks freed.
+    /// That is so where nodes agree on the view ([`membership`](Self::membership)), and where there
+    /// are [backups](Self::backups). Without backups, rows are recorded at the node that serves
+    /// them, before a transaction of another node writes them. All nodes choose alike.
     ///
-    /// Clients lock and write by message then, whatever the protocol. What a transaction writes
-    /// must fit one message: it is carried out whole, or not at all. A client that the owner takes
-    /// for dead is refused from then on ([`Refusal::Revoked`](super::Refusal::Revoked)), until it
-    /// has come back as another incarnation.
+    /// If it is `false`, that record is not made. What a node had locked when it died stays locked,
+    /// and transactions that meet it are [told](super::Refusal::HolderDead). With backups, it is
+    /// refused when the node [starts](Self::start). If it is `true` without a membership, that is
+    /// what a view does which is [changed](Worker::change_view) by hand.
     ///
     /// # Example
     ///
@@ -351,18 +352,17 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// }
     ///
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    /// let start = |owners: &[NodeId]| {
+    /// let start = |backups| {
     ///     let builder = Builder::new().memory(16 << 20);
-    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners(owners.iter().copied())?;
-    ///     builder.frees_dead_clients().start()
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?;
+    ///     builder.owners([NodeId(0), NodeId(1)])?.backups(backups)?.recoverable(false).start()
     /// };
-    /// start(&[NodeId(0)])?;
-    /// let refused = start(&[NodeId(0), NodeId(1)]);
-    /// assert!(matches!(refused, Err(Error::Cluster(ClusterError::NotOneOwner { owners: 2 }))));
+    /// start(0)?;
+    /// assert!(matches!(start(1), Err(Error::Config { .. })));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn frees_dead_clients(self) -> Self {
-        Self { frees_the_dead: true, ..self }
+    pub fn recoverable(self, recoverable: bool) -> Self {
+        Self { recoverable: Some(recoverable), ..self }
     }
 
     /// Logs transactions in memory that outlives the process, as DrTM does: in files of this
@@ -720,9 +720,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             cooperative,
             membership,
             lease,
+            recoverable,
             ..
         } = self;
-        let (frees_the_dead, by_loopback) = (self.frees_the_dead, self.by_loopback);
+        let by_loopback = self.by_loopback;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
@@ -730,7 +731,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         if protocol.detection != Detection::Versions {
             let options = [
                 (log.backups > 0, "backups"),
-                (frees_the_dead, "freeing of what dead clients have locked"),
+                (recoverable == Some(true), "recovery of what dead nodes have begun"),
                 (membership.is_some(), "membership"),
             ];
             if let Some((_, what)) = options.into_iter().find(|(is_chosen, _)| *is_chosen) {
@@ -740,7 +741,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         if cooperative.is_some() {
             let options = [
                 (log.backups > 0, "backups"),
-                (frees_the_dead, "freeing of what dead clients have locked"),
+                (recoverable == Some(true), "recovery of what dead nodes have begun"),
                 (membership.is_some(), "membership"),
                 (protocol.detection != Detection::Versions, "conflicts by cache lines"),
                 (
@@ -753,20 +754,20 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
             described.push_str("logs in memory, ");
         }
-        if frees_the_dead {
-            if owners.len() != 1 {
-                return Err(ClusterError::NotOneOwner { owners: owners.len() }.into());
-            }
-            described.push_str("frees dead clients, ");
+        if log.backups > 0 && recoverable == Some(false) {
+            let (must_be, is) = ("chosen where there are no backups", "chosen beside backups".to_owned());
+            return Err(Error::Config { what: "that nothing of dead nodes is recovered", must_be, is });
         }
+        let log = log.recorded(recoverable.unwrap_or(membership.is_some()));
         if by_loopback {
             described.push_str("locks by loopback, ");
         }
         let shards = shards.unwrap_or(owners.len() * SHARDS_PER_OWNER);
         let first_view = View::fixed(&owners, shards, log.backups)?;
         described.push_str(&format!("{shards} shards, owned by {owners:?}"));
-        if log.backups > 0 {
-            described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
+        if log.copies > 0 {
+            let LogConfig { backups, copies, ring_bytes, .. } = log;
+            described.push_str(&format!(", {backups} backups, {copies} records, rings of {ring_bytes} bytes"));
         }
         let groups = first_view.groups();
         let own = (0..).zip(&owners).find(|(_, owner)| **owner == node).map(|(group, _): (u16, _)| group);
@@ -785,7 +786,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
         }
         let is_backup = |group: &u16| first_view.placement(*group).is_some_and(|at| at.backups.contains(&node));
-        let replicas = match log.backups {
+        let replicas = match log.copies {
             0 => Vec::new(),
             _ => replicas::first(&db.inner, &tables, &stores, &first_view, (own, (0..groups).filter(is_backup)))?,
         };
@@ -796,11 +797,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
                 Some(Backup::new(&db.inner.store, ring, (node, replicas), log_of_node)?)
             }
         };
-        let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
         let reservations = Reservations::default();
         let changing = Changing::default();
         let recovers = cooperative.is_some();
-        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, recovers, changing, backup };
+        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, recovers, changing, backup };
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();
@@ -840,7 +840,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             log,
             cooperative,
             only_logged,
-            frees_the_dead,
             by_loopback,
             caches,
             described,
@@ -907,7 +906,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
         let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
-        let (fabric, loads_alone, frees_the_dead, by_loopback) = (fabric.clone(), false, false, false);
+        let (fabric, loads_alone, by_loopback) = (fabric.clone(), false, false);
         Ok(NodeBuilder {
             fabric,
             node,
@@ -922,7 +921,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             timing: Timing::default(),
             log,
             loads_alone,
-            frees_the_dead,
+            recoverable: None,
             by_loopback,
             cooperative: None,
             membership: None,

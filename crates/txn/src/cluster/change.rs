@@ -114,7 +114,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let report = self.in_time(*node, self.patience(), self.report_of(*node)).await?;
             votes.add(*node, &report);
         }
-        let count = self.node.log.backups;
+        let count = self.node.log.copies;
         let complete = votes.complete((&base, nodes), |coordinator| Copies { coordinator, count }, S::has);
         for ballot in &complete {
             let mut carried = Vec::new();

@@ -227,7 +227,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether a transaction that meets a row which this holder has locked is told that
     /// the holder's node is gone. Its owner frees it otherwise, at once or in the next view.
     pub(super) fn is_told_of(&self, holder: Holder) -> bool {
-        let is_freed = self.node.frees_the_dead || self.has_backups() || self.node.cooperative.is_some();
+        let is_freed = self.is_recorded() || self.node.cooperative.is_some();
         !is_freed && self.is_dead(holder)
     }
 

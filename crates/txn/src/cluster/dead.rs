@@ -1,10 +1,10 @@
-//! Frees what nodes had locked when they died: clients at the one owner of a cluster (see
-//! [`access`](super::access)), and any node once the view is without it (see
+//! Frees what nodes had locked when they died, once the view is without them (see
 //! [`change`](super::change)).
 //!
 //! A remote transaction that meets such a row frees it
 //! ([`Participant`](super::participant::Participant)). The owner's own transactions and snapshots
-//! know nothing of clients. For them, a worker goes through all rows when a client has died.
+//! know nothing of other nodes. For them, a worker goes through all rows when the view is without a
+//! node that has died.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -12,36 +12,23 @@ use drtm_kv::Holder;
 use drtm_rdma::Fabric;
 
 use super::coordinator::Coordinator;
-use crate::{Config, Error, mutation::Mutation};
+use crate::{Config, Error};
 
-/// How often a worker looks whether clients have died.
-const LOOK_AFTER: Duration = Duration::from_millis(10);
-
-/// How often a backup looks whether a view is without nodes that have died. What they have locked
+/// How often a worker looks whether a view is without nodes that have died. What they have locked
 /// is in the way of verbs until then.
-const SWEEP_AFTER: Duration = Duration::from_millis(1);
+const LOOK_AFTER: Duration = Duration::from_millis(1);
+
+/// The pause before rows are gone through again, where that has failed.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
-    /// Frees what clients had locked when they died, for ever.
+    /// Frees what nodes had locked when they died, for ever.
     pub(super) async fn free_the_dead(&self) -> Infallible {
-        let home = &self.node.home;
         loop {
-            while let Some((node, incarnation)) = home.changing.next_to_sweep() {
-                while self.free_rows_of(node, incarnation).await.is_err() {
-                    self.endpoint().sleep(LOOK_AFTER).await;
-                }
-            }
-            let Some(access) = &home.access else {
-                self.endpoint().sleep(SWEEP_AFTER).await;
-                continue;
-            };
-            while let Some((node, incarnation)) = access.dead(|node, last| self.has_gone(node, last)) {
-                if !S::has(Mutation::AccessNotRevoked) {
-                    access.revoke(node, incarnation);
-                }
+            while let Some((node, incarnation)) = self.node.home.changing.next_to_sweep() {
                 // The store is busy, for example. What is free already stays so.
                 while self.free_rows_of(node, incarnation).await.is_err() {
-                    self.endpoint().sleep(LOOK_AFTER).await;
+                    self.endpoint().sleep(AGAIN_AFTER).await;
                 }
             }
             self.endpoint().sleep(LOOK_AFTER).await;

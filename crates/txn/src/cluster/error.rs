@@ -175,18 +175,12 @@ pub enum ClusterError {
     /// whole. Nothing of it has happened.
     #[error(
         "what the transaction writes fits no message, which has {most} bytes at most, and the owner is to carry it out \
-         whole: divide the transaction, choose longer messages, or do without `NodeBuilder::frees_dead_clients` and \
+         whole: divide the transaction, choose longer messages, or do \
          without directories"
     )]
     TooLargeForOne {
         /// The longest message.
         most: usize,
-    },
-    /// Dead clients can be freed of one owner only.
-    #[error("locks of dead clients can be freed where one node owns all rows, and not where {owners} do")]
-    NotOneOwner {
-        /// How many owners there are.
-        owners: usize,
     },
     /// The node is to lock by loopback, and processors cannot swap by the NICs of this fabric.
     #[error("this fabric has no loopback for swaps: do without `NodeBuilder::locks_by_loopback`")]

@@ -1,5 +1,4 @@
-//! What a node that is gone means for transactions, where its shards have backups: nothing but a
-//! delay.
+//! What a node that is gone means for transactions, where these are recorded: nothing but a delay.
 //!
 //! A transaction that is decided has succeeded: what it writes there is at the shard's copies, and
 //! its next primary has it. Another one ends as if it had met another view, once there is one.
@@ -24,7 +23,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Forgives that a node may not have heard of a decided transaction: the copies of its shards
-    /// have it. Unless it is gone, the worker tells it again.
+    /// have it, or its rows end with it. Unless it is gone, the worker tells it again.
     ///
     /// # Errors
     ///
@@ -32,9 +31,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn forgive(&self, state: &mut State<'e, F::Port>, outcome: Result<(), Error>) -> Result<(), Error> {
         match outcome {
             Err(Error::Cluster(error)) if state.is_decided => match error.unreached() {
-                Some(node) if self.has_backups() || self.restores(node) => {
+                Some(node) if self.is_recorded() || self.restores(node) => {
                     state.log.note_unheard(node);
-                    Ok(())
+                    // Without backups, no other node has what that one may have on its disk.
+                    let may_come_back = self.node.log.backups == 0 && self.durability_of(node).is_some();
+                    if may_come_back && !self.restores(node) { Err(error.into()) } else { Ok(()) }
                 }
                 _ => Err(error.into()),
             },
@@ -76,7 +77,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     false => ended,
                 }
             }
-            Err(Error::Cluster(error)) if self.has_backups() => {
+            Err(Error::Cluster(error)) if self.is_recorded() => {
                 let Some(unreached) = error.unreached().filter(|node| *node != self.id()) else { return ended };
                 let is_next = || node.view.number() > view && !node.view.is_between();
                 let goes_on = match self.is_missing(unreached) {

@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Refusal,
-    access::{Access, Entered},
     changing::Changing,
     index_info::IndexInfo,
     log::{Backup, hash_of},
@@ -51,13 +50,11 @@ pub(super) struct Home<S: Config> {
     /// The rows that this node has: by [`View::store_of`](super::View::store_of).
     pub(super) stores: Box<[OnceLock<Stored<S::Engine>>]>,
     pub(super) reservations: Reservations,
-    /// Which clients have access, if it is the one owner and frees what dead ones have locked.
-    pub(super) access: Option<Access>,
     /// Whether it recovers from the logs of nodes that have died.
     pub(super) recovers: bool,
     /// What it knows of a change to another view.
     pub(super) changing: Changing,
-    /// What it does for other owners, where owners have backups.
+    /// What it does with records of transactions, where these are recorded.
     pub(super) backup: Option<Backup<S::Engine>>,
 }
 
@@ -82,15 +79,6 @@ impl<S: Config> Home<S> {
     pub(super) fn store_to_write(&self, store: u16, key: KeyRef<'_>) -> Result<&Stored<S::Engine>, Refusal> {
         let stored = self.store_for(store, key)?;
         if stored.is_replicated { Err(Refusal::ReadOnly) } else { Ok(stored) }
-    }
-
-    /// Lets a transaction's call in that locks or writes.
-    pub(super) fn enter(&self, holder: Holder) -> Result<Option<Entered<'_>>, Refusal> {
-        self.access
-            .as_ref()
-            .filter(|_| !S::has(Mutation::AccessNotRevoked))
-            .map(|access| access.enter(holder))
-            .transpose()
     }
 
     /// Returns when its log has what is written to it. `None` without a log.
@@ -266,22 +254,9 @@ impl<S: Config> Participant<S> {
             }
             // It is carried out or undone by its log first.
             Some(_) if self.home.recovers => Refusal::Locked,
-            Some(holder) if is_dead(holder) => self.free_from_dead(at, holder),
+            Some(holder) if is_dead(holder) => Refusal::HolderDead,
             _ => Refusal::Locked,
         }
-    }
-
-    /// Returns the refusal for a record whose lock has a dead holder. It is free then, if this
-    /// owner frees what dead clients have locked.
-    pub(super) fn free_from_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
-        let home = Arc::clone(&self.home);
-        if home.backup.is_some() || home.recovers {
-            return self.locked(at, |_| true);
-        }
-        let Some(access) = &home.access else { return Refusal::HolderDead };
-        access.revoke(holder.node().into(), holder.incarnation());
-        self.unlock(at, holder);
-        Refusal::Locked
     }
 
     /// Makes a row of the write set, with this key and this operation, of this node's database.

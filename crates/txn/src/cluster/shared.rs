@@ -52,8 +52,6 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     /// Its logs in memory that outlives the process, if it has any.
     pub(super) cooperative: Option<Cooperative<S::Engine>>,
     pub(super) only_logged: Arc<OnlyLogged>,
-    /// Whether the one owner frees what dead clients have locked.
-    pub(super) frees_the_dead: bool,
     /// Whether owners' processors swap state words by their NICs.
     pub(super) by_loopback: bool,
     /// Where rows of other nodes were, if that is remembered.

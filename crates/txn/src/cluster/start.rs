@@ -139,6 +139,7 @@ pub struct ClusterBuilder<P: Place> {
     protocol: Protocol,
     backups: Option<usize>,
     copy_rate: Option<u64>,
+    recoverable: Option<bool>,
     membership: Option<Arc<dyn Membership>>,
     lease: Option<Duration>,
     shards: Option<usize>,
@@ -163,6 +164,7 @@ impl Cluster<LocalFabric<Native>> {
             protocol: Protocol::default(),
             backups: None,
             copy_rate: None,
+            recoverable: None,
             membership: None,
             lease: None,
             shards: None,
@@ -255,6 +257,7 @@ impl ClusterBuilder<InProcess> {
             protocol,
             backups,
             copy_rate,
+            recoverable,
             membership,
             lease,
             shards,
@@ -274,6 +277,7 @@ impl ClusterBuilder<InProcess> {
             protocol,
             backups,
             copy_rate,
+            recoverable,
             membership,
             lease,
             shards,
@@ -374,6 +378,29 @@ impl<P: Place> ClusterBuilder<P> {
     /// ```
     pub fn copies_at(self, bytes_per_second: u64) -> Self {
         Self { copy_rate: Some(bytes_per_second), ..self }
+    }
+
+    /// Chooses whether transactions of a node that dies are completed or undone: see
+    /// [`NodeBuilder::recoverable`](super::NodeBuilder::recoverable).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use drtm::{cluster::Cluster, membership::Directory};
+    ///
+    /// let path = std::env::temp_dir().join(format!("drtm-recoverable-{}", std::process::id()));
+    /// let membership = Arc::new(Directory::open(&path).expect("a directory"));
+    /// // Without backups and records: the fastest, and what a dead node has locked stays so.
+    /// let builder = Cluster::builder().nodes(2).membership(membership);
+    /// let nodes = builder.backups(0).recoverable(false).start()?;
+    /// assert_eq!(nodes.len(), 2);
+    /// # std::fs::remove_dir_all(&path).expect("it is here");
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn recoverable(self, recoverable: bool) -> Self {
+        Self { recoverable: Some(recoverable), ..self }
     }
 
     /// Lets the nodes that are left go on without those that die: see
@@ -540,7 +567,7 @@ impl<P: Place> ClusterBuilder<P> {
         let engine = Native::chosen().map_err(ClusterError::Engine)?;
         let Here { fabric, nodes, of } = place.join(engine)?;
         let backups = self.backups.unwrap_or_else(|| backups_of(of, protocol, membership.is_some()));
-        let copy_rate = self.copy_rate;
+        let (copy_rate, recoverable) = (self.copy_rate, self.recoverable);
         let start = |node| {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
@@ -555,6 +582,9 @@ impl<P: Place> ClusterBuilder<P> {
             }
             if let Some(rate) = copy_rate {
                 builder = builder.copies_at(rate)?;
+            }
+            if let Some(recoverable) = recoverable {
+                builder = builder.recoverable(recoverable);
             }
             steps.iter().try_for_each(|step| step(&mut builder))?;
             Cluster::start(builder.start()?, threads)

@@ -112,7 +112,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
         }
-        if self.inner.node.home.access.is_some() || self.inner.node.home.backup.is_some() {
+        if self.inner.node.home.backup.is_some() {
             let freer = self.clone();
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
@@ -128,7 +128,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let keeper = self.clone();
             let _ = spawner.serve(async move { keeper.inner.keep_view().await });
         }
-        if self.inner.has_backups() {
+        if self.inner.is_recorded() {
             let (sender, applier, learner) = (self.clone(), self.clone(), self.clone());
             let _ = spawner.serve(async move { sender.inner.tell_backups().await });
             let _ = spawner.serve(async move { applier.apply_logs().await });

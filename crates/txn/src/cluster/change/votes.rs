@@ -5,8 +5,8 @@
 //! one producer come into a ring in the order of their numbers. So a copy has the record; or it has
 //! it void; or it has freed a later one or this one, and it is settled; or the record never came.
 //!
-//! It is completed if no copy that is left says void or never, and each shard has one that is left.
-//! A transaction that was acknowledged is among these. What was completed or undone before, when an
+//! It is completed if no copy that is left says void or never, and each shard has one that is left,
+//! unless the coordinator alone has that shard. A transaction that was acknowledged is among these. What was completed or undone before, when an
 //! earlier driver died, stays so.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,9 @@ impl Votes {
             record.view() == view.number()
                 && record.shards().all(|shard| {
                     let mut left = copies.of(view, shard).filter(|node| left.contains(node)).peekable();
-                    left.peek().is_some() && left.all(has_voted)
+                    // Of a shard that the coordinator alone has, no copy could have said anything.
+                    let has_copies = copies.of(view, shard).next().is_some();
+                    (left.peek().is_some() || !has_copies) && left.all(has_voted)
                 })
         };
         ballots.into_values().filter(is_complete).collect()
@@ -146,6 +148,23 @@ mod tests {
         assert!(is_completed(&[(1, recorded()), (2, other(Standing::Completed))], &all));
         assert!(!is_completed(&[(1, recorded()), (2, other(Standing::Undone))], &all));
         assert!(!is_completed(&[(1, recorded()), (2, recorded())], &[0, 1]), "a shard is lost");
+    }
+
+    #[test]
+    fn without_backups_the_primaries_decide() {
+        // An owner coordinates, and writes rows of its own and of another owner.
+        let view = View::fixed(&[0, 1, 2].map(NodeId), 3, 0).expect("a view");
+        let name = Holder::new(0, 1, 2, 3);
+        let record = record_of(name.to_word(), 7, 1, &SHARDS);
+        let (mut report, producer, standing) = (Vec::new(), name.in_slot(0), Standing::Recorded as u8);
+        InRing { producer, holder: name.to_word(), sequence: 7, standing, bytes: &record }.put(&mut report);
+        let completed = |left: &[NodeId]| {
+            let mut votes = Votes::default();
+            votes.add(NodeId(1), &report);
+            votes.complete((&view, left), |coordinator| Copies { coordinator, count: 1 }, |_| false).len()
+        };
+        assert_eq!(completed(&[NodeId(1), NodeId(2)]), 1, "all copies that there were have it");
+        assert_eq!(completed(&[NodeId(2)]), 0, "the other shard is lost, too");
     }
 
     #[test]

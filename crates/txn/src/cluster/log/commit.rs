@@ -46,7 +46,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if self.node.cooperative.is_some() {
             return self.write_ahead(state);
         }
-        if !self.has_backups() || state.log.reserved.is_empty() {
+        if !self.is_recorded() || state.log.reserved.is_empty() {
             return Ok(());
         }
         // Before a look at the view: a node that has closed it waits for this transaction, or this

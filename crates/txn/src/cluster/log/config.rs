@@ -1,4 +1,4 @@
-//! Which nodes back up which owner.
+//! Which nodes back up which owner, and where transactions are recorded.
 
 use crate::{Error, cluster::ClusterError};
 
@@ -13,6 +13,9 @@ const MOST: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct LogConfig {
     pub(in crate::cluster) backups: usize,
+    /// At how many nodes rows of a shard are recorded, beside the coordinator. None: a transaction of
+    /// a node that dies is neither completed nor undone.
+    pub(in crate::cluster) copies: usize,
     pub(in crate::cluster) ring_bytes: u64,
     /// How many bytes of rows a node copies in a second at most, to become a backup.
     pub(in crate::cluster) copy_rate: Option<u64>,
@@ -20,7 +23,7 @@ pub(in crate::cluster) struct LogConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { backups: 0, ring_bytes: RING_BYTES, copy_rate: None }
+        Self { backups: 0, copies: 0, ring_bytes: RING_BYTES, copy_rate: None }
     }
 }
 
@@ -32,6 +35,12 @@ impl LogConfig {
             return Err(Error::Config { what: "the size of a ring", must_be, is });
         }
         Ok(Self { ring_bytes: bytes.next_power_of_two(), ..self })
+    }
+
+    /// Records transactions at as many nodes as there are backups; without backups at primaries, if
+    /// the view is to go on without nodes that die.
+    pub(in crate::cluster) fn recorded(self, is_recoverable: bool) -> Self {
+        Self { copies: self.backups.max(is_recoverable.into()), ..self }
     }
 
     /// Checks that there are as many other owners as each is to have backups.
@@ -52,6 +61,13 @@ mod tests {
         let config = LogConfig { backups: 2, ..LogConfig::default() };
         assert!(config.check(3).is_ok() && config.check(2).is_err());
         assert!(LogConfig::default().check(1).is_ok());
+    }
+
+    #[test]
+    fn without_backups_primaries_have_records_where_they_are_needed() {
+        let copies =
+            |backups, is_recoverable| LogConfig { backups, ..LogConfig::default() }.recorded(is_recoverable).copies;
+        assert_eq!([copies(0, false), copies(0, true), copies(1, true), copies(2, false)], [0, 1, 1, 2]);
     }
 
     #[test]

@@ -26,14 +26,15 @@ const LONGEST: u32 = 12;
 pub(super) type Written = SmallVec<[(ShardId, usize); 4]>;
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Returns whether owners have backups, so that transactions are logged.
-    pub(in crate::cluster) fn has_backups(&self) -> bool {
-        self.node.log.backups > 0
+    /// Returns whether transactions are recorded, so that others complete or undo those of a node
+    /// that has died.
+    pub(in crate::cluster) fn is_recorded(&self) -> bool {
+        self.node.log.copies > 0
     }
 
     /// Returns where this node's transactions are recorded.
     pub(super) fn copies(&self) -> Copies {
-        Copies { coordinator: self.id(), count: self.node.log.backups }
+        Copies { coordinator: self.id(), count: self.node.log.copies }
     }
 
     /// Returns the shards that a transaction writes to, in order, and how long their redo records
@@ -64,7 +65,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// [`ClusterError::LogTooLarge`], [`ClusterError::LogFull`]; or when a backup cannot be asked.
     /// A transaction that has locked rows does not wait: it conflicts.
     pub(in crate::cluster) async fn reserve_log(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
-        if !self.has_backups() {
+        if !self.is_recorded() {
             return Ok(());
         }
         let (written, copies) = (self.written(state)?, self.copies());

@@ -141,7 +141,6 @@ impl Request for Apply {
         let Serving { worker, participant, .. } = at;
         let ApplyRows { holder, epoch, rows } = body;
         let home = &*worker.node.home;
-        let _entered = home.enter(holder)?;
         // They are decoded and found once, and none is written before all are found to be held.
         let mut held = SmallVec::<[Held<'_>; 8]>::new();
         #[cfg(feature = "hades")]
@@ -193,12 +192,10 @@ impl TxRequest for Apply {
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether commits at a node are carried out whole there, and rows locked by message:
-    /// where it frees what dead clients have locked, where it has a log, which gets one record of
-    /// each transaction, and where conflicts are found by cache lines.
+    /// where it has a log, which gets one record of each transaction, and where conflicts are found
+    /// by cache lines.
     pub(in crate::cluster) fn commits_whole(&self, node: NodeId) -> bool {
-        let is_freed = self.node.frees_the_dead && node != self.id();
-        is_freed
-            || self.protocol().detection != Detection::Versions
+        self.protocol().detection != Detection::Versions
             || self.durability_of(node).is_some() && !S::has(Mutation::LogsBypassed)
     }
 

@@ -57,10 +57,7 @@ impl Request for Lock {
             })
         })?;
         let home = &participant.home;
-        // Not longer than this: what is in the way may be a dead client's.
-        let entered = home.enter(holder)?;
         let locked = commit::lock_row(&home.db, &mut participant.state, &mut write, holder);
-        drop(entered);
         if let Err(Error::Conflict(Conflict::Locked)) = locked {
             return Err(serving.locked(at));
         }

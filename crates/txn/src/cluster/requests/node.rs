@@ -43,9 +43,6 @@ impl Request for Introduce {
             if node.home.changing.is_evicted(caller, incarnation) {
                 return Err(Refusal::Revoked);
             }
-            if let Some(access) = &node.home.access {
-                access.meet(caller, incarnation.0);
-            }
         }
         let Hello { version, engine, protocol, tables, lease, view } = hello;
         let is_alike =

@@ -98,14 +98,13 @@ impl Request for Scan {
         let way = if is_back { Way::Down } else { Way::Up };
         let (records, value) = (participant.home.db.store.records(), &mut participant.value);
         let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most);
-        let (mut dead, mut count_of_rows) = (None, 0);
+        let (mut locked, mut count_of_rows) = (None, 0);
         value.clear();
         served.storage.scan((low, high, way), &mut passed, |key, ReadEntry { at, version }, bytes| {
             // Looked at after the value: a lock that was given up meanwhile has left another
             // version.
-            if let Some(other) = records.holder_of(at).filter(|other| *other != holder) {
-                refused = Some(Refusal::Locked);
-                dead = worker.is_dead(other).then_some((at, other));
+            if records.holder_of(at).is_some_and(|other| other != holder) {
+                locked = Some(at);
                 return ControlFlow::Break(());
             }
             let (end, bytes) = (value.len(), if version.is_removed() { &[] } else { bytes });
@@ -121,8 +120,8 @@ impl Request for Scan {
             is_whole = left > 0;
             if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        if let Some((at, holder)) = dead {
-            return Err(participant.free_from_dead(at, holder));
+        if let Some(at) = locked {
+            return Err(participant.locked(at, |holder| worker.is_dead(holder)));
         }
         match refused {
             Some(refusal) => Err(refusal),
