@@ -8,7 +8,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Endpoint, Fabric, Spawner, Time};
+use drtm_rdma::{Endpoint, Fabric, NodeId, Spawner, Time};
 use drtm_txn::{
     Config, Conflict,
     cluster::{ClusterStats, Form, Node, Rounds, Worker},
@@ -90,6 +90,9 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
         let Self { workload, stages, place, .. } = self;
         let endpoint = worker.endpoint();
         let protocol = worker.protocol();
+        // The parent may say that all have joined before this node hears it of each.
+        let is_here = |node| endpoint.presence(NodeId(node)).here().is_some();
+        endpoint.until(|| (0..self.plan.nodes).all(is_here) || stages.has_failed()).await;
         // Without a cache, too, a worker learns once where each node's tables and their buckets
         // are.
         if self.plan.warms && (protocol.caches || protocol.read == Form::OneSided) {
