@@ -1,8 +1,12 @@
 //! Transactions that run in pieces in a cluster: the tables that they use.
 
+#[cfg(not(feature = "verbs"))]
 mod deaths;
+#[cfg(not(feature = "verbs"))]
 mod drops;
+#[cfg(not(feature = "verbs"))]
 mod ends;
+#[cfg(not(feature = "verbs"))]
 mod random;
 
 use drtm_htm::NoHtm;
