@@ -41,6 +41,8 @@ mod workload;
 #[cfg(not(feature = "cluster"))]
 pub use absent::{run, run_as_member, run_member};
 pub use figures::Figures;
+#[cfg(feature = "cluster")]
+pub use places::Places;
 pub use plan::{Length, Plan, ProtocolOf};
 #[cfg(feature = "cluster")]
 pub use process::{run_as_member, run_member};

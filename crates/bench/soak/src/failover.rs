@@ -35,7 +35,8 @@ pub(crate) use member::run as run_member;
 ///              crash, stall beyond their lease, and are cut off alone and together. Histories are
 ///              judged and replicas compared. Failover times are virtual
 ///   shm, tcp   one cluster of processes of this program: SIGKILL, and on tcp SIGSTOP beyond the
-///              lease. This process, which is not part of it, records what clients were told
+///              lease. This process, which is not part of it, records what clients were told. In
+///              network namespaces (scripts/netns/test), nodes are cut off, too
 ///
 /// failovers_ms: from the kill of an owner until the first transaction that began later, on a row
 /// that it served, is acknowledged; null if no owner was killed. lost: transfers that were

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_drive::{Progress, loopback};
+use drtm_drive::{Progress, cluster::Places};
 use fastrand::Rng;
 
 use super::{
@@ -32,8 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Transfers that are acknowledged between two ends of nodes, at least.
 const BETWEEN: u64 = 40;
 
-/// Nodes that end, at least, however short the soak is: with TCP, one is killed and one stopped.
-const ENDS: u16 = 2;
+/// Nodes that end, at least, however short the soak is: with TCP, one is killed and one stopped, and
+/// where there are links, one is cut off.
+const ENDS: u16 = 3;
 
 /// How the processes reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +102,20 @@ impl Drop for Own {
     }
 }
 
+/// How a node is silent for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// Its process stands still.
+    Stopped,
+    /// Its link is down.
+    CutOff,
+}
+
 /// The cluster.
 struct Cluster {
     job: Job,
+    /// Where its processes are, with TCP.
+    places: Option<Places>,
     shape: Shape,
     lives: Vec<Life>,
     began: u64,
@@ -141,9 +153,14 @@ pub(super) fn soak(shape: Shape, way: Way, seed: u64, secs: Duration) -> Result<
         }
         let node = (first + number) % nodes;
         // Where the system tells of deaths, a process that is stopped is killed by the others.
-        let ended = match way == Way::Tcp && (number + number / nodes) % 2 == 1 {
-            true => cluster.pause(node),
-            false => cluster.kill(node),
+        let ways: &[Option<Silence>] = match cluster.places.as_ref().map(Places::have_links) {
+            None => &[None],
+            Some(false) => &[None, Some(Silence::Stopped)],
+            Some(true) => &[None, Some(Silence::Stopped), Some(Silence::CutOff)],
+        };
+        let ended = match ways[usize::from(number + number / nodes) % ways.len()] {
+            Some(silence) => cluster.silence(node, silence),
+            None => cluster.kill(node),
         };
         let next = match ended? {
             Ok(()) => cluster.goes_on(Duration::from_millis(random.u64(0..200)))?,
@@ -167,12 +184,13 @@ impl Cluster {
         let directory = env::temp_dir().join(format!("drtm-soak-failover-{}-{seed}", std::process::id()));
         fs::create_dir_all(&directory).map_err(failed)?;
         let directory = Own(directory);
-        let place = match way {
-            Way::Shm => Place::Shm,
-            Way::Tcp => {
+        let places = if way == Way::Tcp { Some(Places::new(shape.nodes())?) } else { None };
+        let place = match &places {
+            None => Place::Shm,
+            Some(places) => {
                 let mut key = [0; 32];
                 fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
-                Place::Tcp { addresses: loopback(shape.nodes())?, key }
+                Place::Tcp { addresses: places.addresses().to_vec(), key }
             }
         };
         let job = Job {
@@ -191,6 +209,7 @@ impl Cluster {
         };
         let mut cluster = Self {
             job,
+            places,
             shape,
             lives: Vec::new(),
             began: 0,
@@ -213,7 +232,11 @@ impl Cluster {
 
     /// Starts the process of a node.
     fn begin(&mut self, node: u16) -> Result<Life, Error> {
-        let mut program = Command::new(env::current_exe().map_err(failed)?);
+        let program = match &self.places {
+            Some(places) => places.program(node),
+            None => env::current_exe().map(Command::new),
+        };
+        let mut program = program.map_err(failed)?;
         program.args(["soak", "member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = program.spawn().map_err(failed)?;
         let (orders, out) = (process.stdin.take(), process.stdout.take());

@@ -1,4 +1,4 @@
-//! How nodes end: killed, or stopped for longer than their lease. And how all of them do, when what
+//! How nodes end: killed, or silent for longer than their lease. And how all of them do, when what
 //! is left is compared with what clients were told.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{
         tally::Tally,
         told::{Order, now},
     },
-    Awaited, Cluster, Seen, failed, send,
+    Awaited, Cluster, Seen, Silence, failed, send,
 };
 use crate::{Error, lasting::bank::BALANCE};
 
@@ -69,17 +69,29 @@ impl Cluster {
         kill_process(process, signal).map_err(failed)
     }
 
-    /// Stops a node for longer than its lease. It finds itself out, ends, and is started again.
+    /// Begins or ends a node's silence.
+    fn set_silent(&self, node: u16, silence: Silence, is_silent: bool) -> Result<(), Error> {
+        match (silence, &self.places) {
+            (Silence::Stopped, _) => self.signal(node, if is_silent { Signal::STOP } else { Signal::CONT }),
+            (Silence::CutOff, Some(places)) => Ok(places.set_link(node, if is_silent { "down" } else { "up" })?),
+            (Silence::CutOff, None) => Err(failed("there are no links")),
+        }
+    }
+
+    /// Silences a node for longer than its lease. It finds itself out, ends, and is started again.
     /// Returns what does not end.
-    pub(super) fn pause(&mut self, node: u16) -> Result<Result<(), String>, Error> {
+    pub(super) fn silence(&mut self, node: u16, silence: Silence) -> Result<Result<(), String>, Error> {
         let (before, number) = (self.view.life(node), self.lives[usize::from(node)].number);
         self.lives[usize::from(node)].is_afflicted = true;
-        self.signal(node, Signal::STOP)?;
-        self.tally.pauses += 1;
+        self.set_silent(node, silence, true)?;
+        match silence {
+            Silence::Stopped => self.tally.pauses += 1,
+            Silence::CutOff => self.tally.partitions += 1,
+        }
         if node < self.shape.owners {
             if !self.until(self.patience(), |cluster| cluster.view.life(node).is_none())? {
-                self.signal(node, Signal::CONT)?;
-                return Ok(Err(format!("the view still has node {node}, which is stopped")));
+                self.set_silent(node, silence, false)?;
+                return Ok(Err(format!("the view still has node {node}, which is silent: {silence:?}")));
             }
         } else {
             self.until(4 * self.shape.lease, |_| false)?;
@@ -89,14 +101,14 @@ impl Cluster {
             cluster.told[first..first + COROUTINES as usize].iter().map(|told| told.acknowledged).sum()
         };
         let asleep = told(self);
-        self.signal(node, Signal::CONT)?;
+        self.set_silent(node, silence, false)?;
         // Both may have been told of one just before.
         let ends = |cluster: &Self| {
             cluster.lives[usize::from(node)].number != number || told(cluster) > asleep + 2 * COROUTINES
         };
         if !self.until(self.patience(), ends)? {
             let told = &self.lives[usize::from(node)].failed;
-            let finding = format!("node {node}, which was stopped, neither finds itself out nor goes on: {told:?}");
+            let finding = format!("node {node}, which was {silence:?}, neither finds itself out nor goes on: {told:?}");
             return Ok(Err(finding));
         }
         if self.lives[usize::from(node)].number == number {
