@@ -64,6 +64,8 @@ pub enum Mutation {
     CheckpointTooEarly,
     /// After a checkpoint, segments that are still needed are removed.
     SegmentsRemovedTooFar,
+    /// A checkpoint has no note.
+    NoteLeftOut,
     /// A migration removes rows from the old table after the transaction that copies them.
     MigratedRowsLeft,
     /// All transactions of a cluster's worker lock with the same name.
