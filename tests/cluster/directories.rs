@@ -5,23 +5,26 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use drtm_htm::NoHtm;
-use drtm_membership::{Register, RegisterOptions};
+use drtm_membership::{Answer, Client, Configuration, Membership, Register, RegisterOptions};
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation, Options, Transaction as _,
-    cluster::{ClusterError, Node, Protocol, ShardId, View},
+    Builder, Durability, Error, Mutation, Options, Transaction as _,
+    cluster::{ClusterError, Node, Partition, Protocol, ShardId, View},
     durability::storage::Image,
 };
 use fastrand::Rng;
 
-use crate::bed::{Rings, Setup, Tables, Tested, kept};
+use crate::bed::{Rings, Setup, Tables, Tested, WORDS, disks, kept};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -33,21 +36,67 @@ const CLIENT: u16 = OWNERS;
 /// Where deaths are certain, leases are not waited for.
 const LEASE: Duration = Duration::from_secs(3);
 
+/// Where a node waits for its turn to drive.
+const SHORT_LEASE: Duration = Duration::from_millis(500);
+
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const ROWS: u64 = 24;
 
+/// A handle of a register. While it `is_held`, what replaces the configuration is not answered,
+/// though it is replaced: what its node does next, it does not come to.
+#[derive(Debug)]
+struct Held {
+    client: Client,
+    is_held: Arc<AtomicBool>,
+}
+
+impl Membership for Held {
+    fn read(&self) -> Answer<Configuration> {
+        self.client.read()
+    }
+
+    fn replace(&self, expected: u32, content: &[u8]) -> Answer<Configuration> {
+        let answer = self.client.replace(expected, content);
+        // No configuration has a higher number.
+        if self.is_held.load(SeqCst) { self.client.watch(u32::MAX) } else { answer }
+    }
+
+    fn watch(&self, after: u32) -> Answer<Configuration> {
+        self.client.watch(after)
+    }
+
+    fn known(&self) -> Configuration {
+        self.client.known()
+    }
+}
+
 /// A life of an owner, which serves until it is dropped.
 struct Owner {
     node: Node<Local, Tested>,
     thread: Option<thread::JoinHandle<()>>,
-    is_over: Arc<std::sync::atomic::AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Owner {
+    fn serve(node: Node<Local, Tested>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (served, over) = (node.clone(), Arc::clone(&is_over));
+        let thread = thread::spawn(Setup::inherited(move || {
+            let endpoint = served.endpoint().expect("room");
+            let mut executor = Executor::new(&endpoint);
+            served.worker(&endpoint).expect("few").serve(&executor.spawner());
+            executor.spawn(endpoint.until(|| over.load(SeqCst)));
+            executor.run();
+        }));
+        Self { node, thread: Some(thread), is_over }
+    }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.is_over.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
             // It has told of a panic.
             let _ = thread.join();
@@ -59,6 +108,9 @@ impl Drop for Owner {
 struct Three {
     fabric: Local,
     register: Register,
+    /// Whether its answers to those that replace the configuration are held back.
+    is_held: Arc<AtomicBool>,
+    lease: Duration,
     began: Instant,
     protocol: Protocol,
     disks: Vec<Image>,
@@ -71,11 +123,17 @@ struct Three {
 
 impl Three {
     fn start(protocol: Protocol, seed: u64) -> Self {
+        Self::leased(protocol, seed, LEASE)
+    }
+
+    fn leased(protocol: Protocol, seed: u64, lease: Duration) -> Self {
         let mut options = RegisterOptions::default();
         options.seed = seed;
         let mut three = Self {
             fabric: Local::new(OWNERS + 1, LocalConfig::perfect()),
             register: Register::new(options),
+            is_held: Arc::default(),
+            lease,
             began: Instant::now(),
             protocol,
             disks: (0..OWNERS).map(|_| Image::recycling()).collect(),
@@ -94,18 +152,9 @@ impl Three {
     fn serve(&self, node: u16) -> (Owner, Tables) {
         let disks = Vec::leak(self.disks.clone());
         let rings = Rings { backups: 1, bytes: 1 << 16, disks, ..Rings::default() };
-        let membership = Arc::new(self.register.client());
-        let (node, tables) = kept(&self.fabric, node, OWNERS, self.protocol, (rings, Some((membership, LEASE))));
-        let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (served, over) = (node.clone(), Arc::clone(&is_over));
-        let thread = thread::spawn(Setup::inherited(move || {
-            let endpoint = served.endpoint().expect("room");
-            let mut executor = Executor::new(&endpoint);
-            served.worker(&endpoint).expect("few").serve(&executor.spawner());
-            executor.spawn(endpoint.until(|| over.load(std::sync::atomic::Ordering::SeqCst)));
-            executor.run();
-        }));
-        (Owner { node, thread: Some(thread), is_over }, tables)
+        let membership = Arc::new(Held { client: self.register.client(), is_held: Arc::clone(&self.is_held) });
+        let (node, tables) = kept(&self.fabric, node, OWNERS, self.protocol, (rings, Some((membership, self.lease))));
+        (Owner::serve(node), tables)
     }
 
     fn begin(&mut self, owner: u16) {
@@ -139,12 +188,41 @@ impl Three {
 
     /// Waits for a view.
     fn until(&self, is_so: impl Fn(&View) -> bool) {
+        self.pass_until(|| is_so(&self.view()));
+    }
+
+    /// Lets the register's time pass until something is so.
+    fn pass_until(&self, is_so: impl Fn() -> bool) {
         let begun = Instant::now();
-        while !is_so(&self.view()) {
+        while !is_so() {
             self.register.advance(self.began.elapsed());
             assert!(begun.elapsed() < PATIENCE, "{:?}", self.view());
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Lets some time pass.
+    fn pass(&self, time: Duration) {
+        let begun = Instant::now();
+        self.pass_until(|| begun.elapsed() >= time);
+    }
+
+    /// Waits until another view is configured than the present one, so many changes later. No node
+    /// comes to begin it, or any of those before it.
+    fn until_configured(&self, after: u32, changes: u32) {
+        let register = self.register.client();
+        self.pass_until(|| register.known().number() == after + changes);
+        let nodes = self.owners.iter().flatten().map(|owner| owner.node.view().number());
+        assert!(nodes.chain([self.view().number()]).all(|number| number <= after), "one has begun");
+    }
+
+    /// Returns the disks as they are after a crash that has kept what was synced, once that is all
+    /// that was written so far, at backups, too.
+    fn synced(&self) -> Vec<Image> {
+        self.run(async |worker, _| worker.catch_up().await).expect("all are here");
+        let owners = self.owners.iter().flatten();
+        owners.for_each(|owner| drop(owner.node.local().checkpoint().expect("the disk has room")));
+        self.disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect()
     }
 
     fn until_whole(&self) {
@@ -162,10 +240,10 @@ impl Three {
         let (node, tables) = self.client();
         let endpoint = node.endpoint().expect("room");
         let worker = node.worker(&endpoint).expect("few");
-        let is_over = &std::sync::atomic::AtomicBool::new(false);
+        let is_over = &AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(move || {
-                while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                while !is_over.load(SeqCst) {
                     self.register.advance(self.began.elapsed());
                     thread::sleep(Duration::from_micros(200));
                 }
@@ -261,16 +339,109 @@ fn last_of_all(protocol: Protocol, seed: u64) -> Option<String> {
     three.crash(&[0, 2]);
     three.restart(1);
     // Which of the others were last is known to the register alone, and none has all.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(50) {
-        three.register.advance(three.began.elapsed());
-        thread::sleep(Duration::from_micros(200));
-    }
+    three.pass(Duration::from_millis(50));
     three.restart(0);
     three.restart(2);
     three.until(|view| (0..OWNERS).all(|owner| three.is_member(view, owner)));
     three.until_whole();
     three.damage()
+}
+
+/// All crash when a view is configured in which node 2 serves what node 1 has served, before it has
+/// everything. Its directory lacks the end of what node 1 has acknowledged.
+fn configured_and_not_begun(protocol: Protocol, seed: u64) -> Option<String> {
+    let mut three = Three::start(protocol, seed);
+    three.write(0..ROWS, Some(1));
+    let before = three.synced();
+    three.write((0..ROWS).filter(|row| row % 3 == 1), Some(2));
+    let view = three.view().number();
+    three.is_held.store(true, SeqCst);
+    three.crash(&[1]);
+    three.until_configured(view, 1);
+    three.crash(&[0, 2]);
+    // Both have acknowledged nothing since.
+    [0, 2].into_iter().for_each(|owner| three.disks[owner] = before[owner].clone());
+    three.is_held.store(false, SeqCst);
+    (0..OWNERS).for_each(|owner| three.restart(owner));
+    three.until(|view| (0..OWNERS).all(|owner| three.is_member(view, owner)));
+    three.until_whole();
+    three.damage()
+}
+
+/// Node 2 is about to join, and is never told that all were ready, when the others crash, one after
+/// the other. The view that is configured then, which has not begun, has node 1 serve what node 0
+/// has served, whose directory lacks the end.
+fn joining_and_left(protocol: Protocol, seed: u64) -> Option<String> {
+    let mut three = Three::leased(protocol, seed, SHORT_LEASE);
+    three.write(0..ROWS, Some(1));
+    three.crash(&[2]);
+    three.until(|view| !view.has(NodeId(2)));
+    three.until_whole();
+    let before = three.synced();
+    three.write((0..ROWS).filter(|row| row % 3 != 1), Some(2));
+    let view = three.view().number();
+    three.is_held.store(true, SeqCst);
+    three.restart(2);
+    three.until_configured(view, 1);
+    three.crash(&[0]);
+    three.until_configured(view, 2);
+    three.is_held.store(false, SeqCst);
+    three.crash(&[1]);
+    three.disks[1] = before[1].clone();
+    three.restart(1);
+    three.restart(0);
+    three.until(|view| (0..OWNERS).all(|owner| three.is_member(view, owner)));
+    three.until_whole();
+    three.damage()
+}
+
+#[test]
+fn what_a_view_that_never_began_lacks_is_in_the_directories_of_the_one_before() {
+    for (protocol, seed) in PROTOCOLS.into_iter().zip(200..) {
+        assert_eq!(configured_and_not_begun(protocol, seed), None, "{}", protocol.name);
+        assert_eq!(joining_and_left(protocol, seed), None, "{}", protocol.name);
+    }
+}
+
+/// Returns whether the directories of all owners have noted the first view that begins when it does:
+/// what is synced of them, where commits wait for no flush.
+fn is_on_disk(fault: Option<Mutation>) -> bool {
+    let setup = fault.map_or(Setup::SOUND, Setup::faulty);
+    setup.run(|| {
+        let never = Duration::from_secs(3_600);
+        let start = |disks: &[Image]| {
+            let (fabric, register) = (Local::new(OWNERS, LocalConfig::perfect()), Register::new(<_>::default()));
+            let start = |(node, disk): (u16, &Image)| {
+                let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 1 << 16);
+                let builder = builder.durability(Durability::Async).flush_within(never);
+                let node = Node::<_, Tested>::builder_for(NoHtm, &fabric, NodeId(node), builder, Protocol::FASST);
+                let mut node = node.and_then(|node| node.owners((0..OWNERS).map(NodeId))?.backups(1)).expect("owners");
+                node.table(WORDS, Partition::by("itself", |key| *key)).expect("memory");
+                node.membership(Arc::new(register.client())).lease(LEASE).start().expect("owners")
+            };
+            ((0..).zip(disks).map(start).collect::<Vec<_>>(), register)
+        };
+        let disks = disks(OWNERS);
+        let (nodes, register) = start(disks);
+        let owners: Vec<_> = nodes.into_iter().map(Owner::serve).collect();
+        let began = Instant::now();
+        while !owners.iter().any(|owner| owner.node.view().number() > 1) {
+            register.advance(began.elapsed());
+            assert!(began.elapsed() < PATIENCE, "they meet");
+            thread::sleep(Duration::from_micros(200));
+        }
+        let disks: Vec<_> = disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect();
+        let view = |owner: &Owner| (*owner.node.view()).clone();
+        let begun = owners.iter().map(view).max_by_key(View::number);
+        start(&disks).0.iter().all(|node| node.told_ready() == begun)
+    })
+}
+
+#[test]
+fn a_view_begins_when_all_directories_have_noted_it() {
+    assert!(is_on_disk(None));
+    assert!(!is_on_disk(Some(Mutation::NotesNotAwaited)), "nothing else flushes");
+    assert!(!is_on_disk(Some(Mutation::ReadyNotNoted)));
 }
 
 #[test]
@@ -320,4 +491,13 @@ fn rows_that_stay_in_a_log_are_found() {
 #[test]
 fn a_shard_that_is_served_from_an_old_directory_is_found() {
     assert!(is_found(Mutation::StaleServed, last_of_all));
+}
+
+#[test]
+fn views_that_are_not_noted_or_not_asked_for_are_found() {
+    for fault in [Mutation::ReadyNotNoted, Mutation::NotesIgnored] {
+        let run = |run: fn(Protocol, u64) -> Option<String>| Setup::faulty(fault).run(|| run(Protocol::FASST, 300));
+        assert!(run(configured_and_not_begun).is_some(), "{fault:?}");
+        assert!(run(joining_and_left).is_some(), "{fault:?}");
+    }
 }

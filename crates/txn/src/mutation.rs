@@ -214,6 +214,12 @@ pub enum Mutation {
     StaleServed,
     /// Rows that a directory has, and are worth nothing, stay in its log.
     OldRowsLeft,
+    /// A node does not note in its directory that all were ready for a view.
+    ReadyNotNoted,
+    /// A node says that it has noted it before its directory has the note.
+    NotesNotAwaited,
+    /// Where no node is left that was in a view, what directories have noted is not asked for.
+    NotesIgnored,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

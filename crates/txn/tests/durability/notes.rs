@@ -78,7 +78,7 @@ fn a_backup_has_the_note() -> Result<(), Error> {
     let directory = std::env::temp_dir().join(format!("drtm-noted-{}", std::process::id()));
     let db = open(&Image::default())?;
     db.note(b"one")?.wait()?;
-    db.back_up(&directory)?;
+    db.backup(&directory)?;
     let copy: Db = Db::open(&directory)?;
     assert_eq!(copy.noted().as_deref(), Some(&b"one"[..]));
     drop(copy);
