@@ -36,9 +36,6 @@ const CLIENT: u16 = OWNERS;
 /// Where deaths are certain, leases are not waited for.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Where a node waits for its turn to drive.
-const SHORT_LEASE: Duration = Duration::from_millis(500);
-
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -110,7 +107,6 @@ struct Three {
     register: Register,
     /// Whether its answers to those that replace the configuration are held back.
     is_held: Arc<AtomicBool>,
-    lease: Duration,
     began: Instant,
     protocol: Protocol,
     disks: Vec<Image>,
@@ -123,17 +119,12 @@ struct Three {
 
 impl Three {
     fn start(protocol: Protocol, seed: u64) -> Self {
-        Self::leased(protocol, seed, LEASE)
-    }
-
-    fn leased(protocol: Protocol, seed: u64, lease: Duration) -> Self {
         let mut options = RegisterOptions::default();
         options.seed = seed;
         let mut three = Self {
             fabric: Local::new(OWNERS + 1, LocalConfig::perfect()),
             register: Register::new(options),
             is_held: Arc::default(),
-            lease,
             began: Instant::now(),
             protocol,
             disks: (0..OWNERS).map(|_| Image::recycling()).collect(),
@@ -153,7 +144,7 @@ impl Three {
         let disks = Vec::leak(self.disks.clone());
         let rings = Rings { backups: 1, bytes: 1 << 16, disks, ..Rings::default() };
         let membership = Arc::new(Held { client: self.register.client(), is_held: Arc::clone(&self.is_held) });
-        let (node, tables) = kept(&self.fabric, node, OWNERS, self.protocol, (rings, Some((membership, self.lease))));
+        let (node, tables) = kept(&self.fabric, node, OWNERS, self.protocol, (rings, Some((membership, LEASE))));
         (Owner::serve(node), tables)
     }
 
@@ -372,7 +363,7 @@ fn configured_and_not_begun(protocol: Protocol, seed: u64) -> Option<String> {
 /// the other. The view that is configured then, which has not begun, has node 1 serve what node 0
 /// has served, whose directory lacks the end.
 fn joining_and_left(protocol: Protocol, seed: u64) -> Option<String> {
-    let mut three = Three::leased(protocol, seed, SHORT_LEASE);
+    let mut three = Three::start(protocol, seed);
     three.write(0..ROWS, Some(1));
     three.crash(&[2]);
     three.until(|view| !view.has(NodeId(2)));

@@ -19,27 +19,34 @@
 //! A node without a directory, or whose disk was lost, says that it has noted nothing. If all say so,
 //! the configured view counts. See `docs/decisions/0120`.
 
-use drtm_rdma::Fabric;
+use drtm_rdma::{Fabric, NodeId};
 
 use super::{
     coordinator::Coordinator,
-    requests::change::Recall,
+    requests::change::{Recall, Recalled},
     view::{FIRST, Member, View},
 };
 use crate::{Config, Error, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns the view that follows one all of whose members have ended, if this node knows that
-    /// of each. Other lives of the same nodes are its members. `None` if one may go on, or what is
-    /// needed of it has not come back.
+    /// of each. The nodes that are here are its members. `None` if a member may go on, or one has
+    /// not come back whose note may be needed.
     pub(super) async fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, Error> {
         let has_ended = |member: &Member| {
             let is_another =
                 self.life_here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
             is_another || self.has_certainly_ended(member)
         };
-        if view.number() > FIRST || !last.members().iter().all(has_ended) {
+        if view.number() > FIRST {
             return Ok(None);
+        }
+        for member in last.members().iter().filter(|member| !has_ended(member)) {
+            let is_here = member.incarnation.is_some() && self.life_here(member.node) == member.incarnation;
+            // One that was about to join, and was in no view yet, has nothing that goes on.
+            if !is_here || self.recall(member.node).await?.0 > FIRST {
+                return Ok(None);
+            }
         }
         let Some(last_whole) = self.last_noted(last).await? else { return Ok(None) };
         let member = |first: &Member| {
@@ -62,6 +69,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Asks a node in which view it is, and for which it was told last that all were ready.
+    async fn recall(&self, node: NodeId) -> Result<(u32, Option<View>), Error> {
+        let until = self.patience();
+        if node != self.id() {
+            self.in_time(node, until, self.greet(node)).await?;
+        }
+        let recalled = self.call::<Recall, _>(node, (), |Recalled { view, ready }| (view, ready));
+        self.in_time(node, until, recalled).await
+    }
+
     /// Returns the last view that was noted of those up to a configured one; that itself, if none
     /// was. `None` if a node has not come back that may have noted a later one.
     async fn last_noted(&self, configured: &View) -> Result<Option<View>, Error> {
@@ -74,11 +91,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 are_heard = false;
                 continue;
             }
-            let until = self.patience();
-            if node != self.id() {
-                self.in_time(node, until, self.greet(node)).await?;
-            }
-            let noted = self.in_time(node, until, self.call::<Recall, _>(node, (), |noted| noted)).await?;
+            let (_, noted) = self.recall(node).await?;
             let noted = noted.filter(|noted| noted.may_be_last_before(configured));
             last = last.into_iter().chain(noted).max_by_key(View::number);
         }
