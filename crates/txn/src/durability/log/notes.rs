@@ -10,7 +10,7 @@
 //!   the checkpoint's end. The log is durable up to that end before the checkpoint counts: it has
 //!   that note, too, behind all earlier ones.
 
-use std::sync::{Arc, atomic::Ordering::SeqCst};
+use std::sync::Arc;
 
 use drtm_htm::Engine;
 use parking_lot::Mutex;
