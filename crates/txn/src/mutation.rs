@@ -218,7 +218,7 @@ pub enum Mutation {
     ReadyNotNoted,
     /// A node says that it has noted it before its directory has the note.
     NotesNotAwaited,
-    /// Where no node is left that was in a view, what directories have noted is not asked for.
+    /// Where all nodes have ended, what their directories have noted is not asked for.
     NotesIgnored,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,

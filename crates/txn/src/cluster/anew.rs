@@ -1,5 +1,5 @@
-//! What a driver knows that was never in a view: all nodes have crashed, for example, and are started
-//! again.
+//! Where all members of a view have ended, a node that was never in a view begins anew: all nodes
+//! have crashed, for example, and are started again.
 //!
 //! It knows which view is *configured*, and that may never have begun: a primary in it may not have
 //! everything. Which view was the last *whole* one, whose primaries have, the nodes say that had
@@ -19,34 +19,27 @@
 //! A node without a directory, or whose disk was lost, says that it has noted nothing. If all say so,
 //! the configured view counts. See `docs/decisions/0120`.
 
-use drtm_rdma::{Fabric, NodeId};
+use drtm_rdma::Fabric;
 
 use super::{
     coordinator::Coordinator,
-    requests::change::{Recall, Recalled},
+    requests::change::Recall,
     view::{FIRST, Member, View},
 };
 use crate::{Config, Error, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns the view that follows one all of whose members have ended, if this node knows that
-    /// of each. The nodes that are here are its members. `None` if a member may go on, or one has
-    /// not come back whose note may be needed.
+    /// of each. Other lives of the same nodes are its members. `None` if one may go on, or has not
+    /// come back and may have noted what is needed.
     pub(super) async fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, Error> {
         let has_ended = |member: &Member| {
             let is_another =
                 self.life_here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
             is_another || self.has_certainly_ended(member)
         };
-        if view.number() > FIRST {
+        if view.number() > FIRST || !last.members().iter().all(has_ended) {
             return Ok(None);
-        }
-        for member in last.members().iter().filter(|member| !has_ended(member)) {
-            let is_here = member.incarnation.is_some() && self.life_here(member.node) == member.incarnation;
-            // One that was about to join, and was in no view yet, has nothing that goes on.
-            if !is_here || self.recall(member.node).await?.0 > FIRST {
-                return Ok(None);
-            }
         }
         let Some(last_whole) = self.last_noted(last).await? else { return Ok(None) };
         let member = |first: &Member| {
@@ -56,27 +49,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let members = self.node.first_view.members().iter().filter_map(member);
         Ok(Some(last.begun_anew(&last_whole, members.collect())?))
-    }
-
-    /// Returns the last view of which it is known that its primaries have all rows, where one is
-    /// configured that may follow it. `None` if a node that may know a later one is not here.
-    pub(super) async fn last_whole(&self, view: &View, configured: &View) -> Result<Option<View>, Error> {
-        let known = self.node.home.changing.last_whole(view);
-        match known.number() > FIRST {
-            true => Ok(Some(known)),
-            // It has just joined, for example, and all others have ended meanwhile.
-            false => self.last_noted(configured).await,
-        }
-    }
-
-    /// Asks a node in which view it is, and for which it was told last that all were ready.
-    async fn recall(&self, node: NodeId) -> Result<(u32, Option<View>), Error> {
-        let until = self.patience();
-        if node != self.id() {
-            self.in_time(node, until, self.greet(node)).await?;
-        }
-        let recalled = self.call::<Recall, _>(node, (), |Recalled { view, ready }| (view, ready));
-        self.in_time(node, until, recalled).await
     }
 
     /// Returns the last view that was noted of those up to a configured one; that itself, if none
@@ -91,7 +63,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 are_heard = false;
                 continue;
             }
-            let (_, noted) = self.recall(node).await?;
+            let until = self.patience();
+            if node != self.id() {
+                self.in_time(node, until, self.greet(node)).await?;
+            }
+            let noted = self.in_time(node, until, self.call::<Recall, _>(node, (), |noted| noted)).await?;
             let noted = noted.filter(|noted| noted.may_be_last_before(configured));
             last = last.into_iter().chain(noted).max_by_key(View::number);
         }

@@ -177,13 +177,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if needs_next {
             let members = next.members().to_vec();
             let is_gone = |node: NodeId| members.iter().any(|member| member.node == node && is_dead(member));
-            // Without it, no shard is lost.
-            let last_whole = self.last_whole(&view, &next).await?;
-            let has_ended = |node: NodeId| {
-                let mut lives = members.iter().filter(|member| member.node == node);
-                last_whole.is_some() && lives.any(|member| self.gone(member).is_some())
-            };
-            let left = || next.without(last_whole.as_ref().unwrap_or(&next), is_gone, has_ended);
+            let has_ended =
+                |node: NodeId| members.iter().any(|member| member.node == node && self.gone(member).is_some());
+            let last_whole = self.node.home.changing.last_whole(&view);
+            let left = || next.without(&last_whole, is_gone, has_ended);
             next = match improved {
                 Some(improved) if dead.is_empty() && next.number() == view.number() => improved,
                 _ if next.number() == FIRST => match self.formed(left()?) {

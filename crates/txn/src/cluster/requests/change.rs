@@ -54,9 +54,6 @@ messages! {
     /// them. All others are undone, once the list is whole. Once all nodes have decided, each is
     /// told the next view instead, before any node opens it, and notes it.
     DecideOn<'a> { is_first: bool, is_last: bool, complete: Many<'a, Named>, next: Option<View>, }
-    /// The view that is installed, and the last one for which all were ready, as far as the node was
-    /// told: in this life, or in an earlier one, which has noted it in the directory.
-    Recalled { view: u32, ready: Option<View>, }
 }
 
 /// Closes the view, and the rings of dead producers.
@@ -276,7 +273,8 @@ impl Request for Decide {
     }
 }
 
-/// Says in which view a node is, and for which one it was told last that all were ready.
+/// Says the last view for which all were ready, as far as the node was told: in this life, or in an
+/// earlier one, which has noted it in the directory.
 pub(in crate::cluster) enum Recall {}
 
 impl Request for Recall {
@@ -284,10 +282,9 @@ impl Request for Recall {
     const COST: Option<Cost> = Some(Cost::Lookup);
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = ();
-    type Reply<'a> = Recalled;
+    type Reply<'a> = Option<View>;
 
     fn serve<'p, F: Fabric, S: On<F>>((): (), at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let node = &at.worker.node;
-        Ok(Recalled { view: node.view.number(), ready: node.home.changing.told_ready() })
+        Ok(at.worker.node.home.changing.told_ready())
     }
 }
