@@ -38,8 +38,8 @@ pub(crate) fn record(bytes: &[u8]) {
 /// A record of the catalog, whose content the bytes are.
 pub(crate) fn catalog(bytes: &[u8]) {
     read_records(bytes);
-    let dropped = [RecordKind::TableDropped, RecordKind::IndexDropped, RecordKind::TableCleared];
-    for kind in [RecordKind::Table, RecordKind::Index, RecordKind::TableRenamed].into_iter().chain(dropped) {
+    let others = [RecordKind::TableDropped, RecordKind::IndexDropped, RecordKind::TableCleared, RecordKind::Note];
+    for kind in [RecordKind::Table, RecordKind::Index, RecordKind::TableRenamed].into_iter().chain(others) {
         let mut sealed = vec![0; RECORD_HEADER];
         sealed[KIND..KIND + 2].copy_from_slice(&(kind as u16).to_le_bytes());
         sealed.extend_from_slice(bytes);

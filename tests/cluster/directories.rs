@@ -5,23 +5,26 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use drtm_htm::NoHtm;
-use drtm_membership::{Register, RegisterOptions};
+use drtm_membership::{Answer, Client, Configuration, Membership, Register, RegisterOptions};
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation, Options, Transaction as _,
-    cluster::{ClusterError, Node, Protocol, ShardId, View},
+    Builder, Durability, Error, Mutation, Options, Transaction as _,
+    cluster::{ClusterError, Node, Partition, Protocol, ShardId, View},
     durability::storage::Image,
 };
 use fastrand::Rng;
 
-use crate::bed::{Rings, Setup, Tables, Tested, kept};
+use crate::bed::{Rings, Setup, Tables, Tested, WORDS, disks, kept};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -38,16 +41,59 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 const ROWS: u64 = 24;
 
+/// A handle of a register. While it `is_held`, what replaces the configuration is not answered,
+/// though it is replaced: what its node does next, it does not come to.
+#[derive(Debug)]
+struct Held {
+    client: Client,
+    is_held: Arc<AtomicBool>,
+}
+
+impl Membership for Held {
+    fn read(&self) -> Answer<Configuration> {
+        self.client.read()
+    }
+
+    fn replace(&self, expected: u32, content: &[u8]) -> Answer<Configuration> {
+        let answer = self.client.replace(expected, content);
+        // No configuration has a higher number.
+        if self.is_held.load(SeqCst) { self.client.watch(u32::MAX) } else { answer }
+    }
+
+    fn watch(&self, after: u32) -> Answer<Configuration> {
+        self.client.watch(after)
+    }
+
+    fn known(&self) -> Configuration {
+        self.client.known()
+    }
+}
+
 /// A life of an owner, which serves until it is dropped.
 struct Owner {
     node: Node<Local, Tested>,
     thread: Option<thread::JoinHandle<()>>,
-    is_over: Arc<std::sync::atomic::AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Owner {
+    fn serve(node: Node<Local, Tested>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (served, over) = (node.clone(), Arc::clone(&is_over));
+        let thread = thread::spawn(Setup::inherited(move || {
+            let endpoint = served.endpoint().expect("room");
+            let mut executor = Executor::new(&endpoint);
+            served.worker(&endpoint).expect("few").serve(&executor.spawner());
+            executor.spawn(endpoint.until(|| over.load(SeqCst)));
+            executor.run();
+        }));
+        Self { node, thread: Some(thread), is_over }
+    }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.is_over.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
             // It has told of a panic.
             let _ = thread.join();
@@ -59,6 +105,8 @@ impl Drop for Owner {
 struct Three {
     fabric: Local,
     register: Register,
+    /// Whether its answers to those that replace the configuration are held back.
+    is_held: Arc<AtomicBool>,
     began: Instant,
     protocol: Protocol,
     disks: Vec<Image>,
@@ -76,6 +124,7 @@ impl Three {
         let mut three = Self {
             fabric: Local::new(OWNERS + 1, LocalConfig::perfect()),
             register: Register::new(options),
+            is_held: Arc::default(),
             began: Instant::now(),
             protocol,
             disks: (0..OWNERS).map(|_| Image::recycling()).collect(),
@@ -94,18 +143,9 @@ impl Three {
     fn serve(&self, node: u16) -> (Owner, Tables) {
         let disks = Vec::leak(self.disks.clone());
         let rings = Rings { backups: 1, bytes: 1 << 16, disks, ..Rings::default() };
-        let membership = Arc::new(self.register.client());
+        let membership = Arc::new(Held { client: self.register.client(), is_held: Arc::clone(&self.is_held) });
         let (node, tables) = kept(&self.fabric, node, OWNERS, self.protocol, (rings, Some((membership, LEASE))));
-        let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (served, over) = (node.clone(), Arc::clone(&is_over));
-        let thread = thread::spawn(Setup::inherited(move || {
-            let endpoint = served.endpoint().expect("room");
-            let mut executor = Executor::new(&endpoint);
-            served.worker(&endpoint).expect("few").serve(&executor.spawner());
-            executor.spawn(endpoint.until(|| over.load(std::sync::atomic::Ordering::SeqCst)));
-            executor.run();
-        }));
-        (Owner { node, thread: Some(thread), is_over }, tables)
+        (Owner::serve(node), tables)
     }
 
     fn begin(&mut self, owner: u16) {
@@ -139,12 +179,49 @@ impl Three {
 
     /// Waits for a view.
     fn until(&self, is_so: impl Fn(&View) -> bool) {
+        self.pass_until(|| is_so(&self.view()));
+    }
+
+    /// Lets the register's time pass until something is so.
+    fn pass_until(&self, is_so: impl Fn() -> bool) {
         let begun = Instant::now();
-        while !is_so(&self.view()) {
+        while !is_so() {
             self.register.advance(self.began.elapsed());
             assert!(begun.elapsed() < PATIENCE, "{:?}", self.view());
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Lets some time pass.
+    fn pass(&self, time: Duration) {
+        let begun = Instant::now();
+        self.pass_until(|| begun.elapsed() >= time);
+    }
+
+    /// Waits until the view after this one is configured, and the node that has done that does not
+    /// hear of it.
+    fn until_configured(&self, after: u32) {
+        let register = self.register.client();
+        self.pass_until(|| register.known().number() > after);
+        let nodes = self.owners.iter().flatten().map(|owner| owner.node.view().number());
+        assert!(nodes.chain([self.view().number()]).all(|number| number == after), "it has begun");
+    }
+
+    /// Writes all rows, so that backups have them, too. Returns the disks as they are after a crash
+    /// that has kept what was synced, which is all of that.
+    fn write_everywhere(&mut self, byte: u8) -> Vec<Image> {
+        let written = self.run(async |worker, tables| {
+            for row in 0..ROWS {
+                worker.transact(async |tx| tx.put(tables.words, row, vec![byte; 8]).await).await?;
+            }
+            worker.catch_up().await
+        });
+        written.expect("all are here");
+        self.rows = (0..ROWS).map(|row| (row, byte)).collect();
+        for owner in self.owners.iter().flatten() {
+            owner.node.local().checkpoint().expect("the disk has room");
+        }
+        self.disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect()
     }
 
     fn until_whole(&self) {
@@ -162,10 +239,10 @@ impl Three {
         let (node, tables) = self.client();
         let endpoint = node.endpoint().expect("room");
         let worker = node.worker(&endpoint).expect("few");
-        let is_over = &std::sync::atomic::AtomicBool::new(false);
+        let is_over = &AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(move || {
-                while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                while !is_over.load(SeqCst) {
                     self.register.advance(self.began.elapsed());
                     thread::sleep(Duration::from_micros(200));
                 }
@@ -261,16 +338,80 @@ fn last_of_all(protocol: Protocol, seed: u64) -> Option<String> {
     three.crash(&[0, 2]);
     three.restart(1);
     // Which of the others were last is known to the register alone, and none has all.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(50) {
-        three.register.advance(three.began.elapsed());
-        thread::sleep(Duration::from_micros(200));
-    }
+    three.pass(Duration::from_millis(50));
     three.restart(0);
     three.restart(2);
     three.until(|view| (0..OWNERS).all(|owner| three.is_member(view, owner)));
     three.until_whole();
     three.damage()
+}
+
+/// All crash when a view is configured in which node 2 serves what node 1 has served, before it has
+/// everything. Its directory lacks the end of what node 1 has acknowledged.
+fn configured_and_not_begun(protocol: Protocol, seed: u64) -> Option<String> {
+    let mut three = Three::start(protocol, seed);
+    let before = three.write_everywhere(1);
+    three.write((0..ROWS).filter(|row| row % 3 == 1), Some(2));
+    let view = three.view().number();
+    three.is_held.store(true, SeqCst);
+    three.crash(&[1]);
+    three.until_configured(view);
+    three.crash(&[0, 2]);
+    // Both have acknowledged nothing since.
+    [0, 2].into_iter().for_each(|owner| three.disks[owner] = before[owner].clone());
+    three.is_held.store(false, SeqCst);
+    (0..OWNERS).for_each(|owner| three.restart(owner));
+    three.until(|view| (0..OWNERS).all(|owner| three.is_member(view, owner)));
+    three.until_whole();
+    three.damage()
+}
+
+#[test]
+fn what_a_view_that_never_began_lacks_is_in_the_directories_of_the_one_before() {
+    for (protocol, seed) in PROTOCOLS.into_iter().zip(200..) {
+        assert_eq!(configured_and_not_begun(protocol, seed), None, "{}", protocol.name);
+    }
+}
+
+/// Returns whether the directories of all owners have noted the first view that begins when it does:
+/// what is synced of them, where commits wait for no flush.
+fn is_on_disk(fault: Option<Mutation>) -> bool {
+    let setup = fault.map_or(Setup::SOUND, Setup::faulty);
+    setup.run(|| {
+        let never = Duration::from_secs(3_600);
+        let start = |disks: &[Image]| {
+            let (fabric, register) = (Local::new(OWNERS, LocalConfig::perfect()), Register::new(<_>::default()));
+            let start = |(node, disk): (u16, &Image)| {
+                let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 1 << 16);
+                let builder = builder.durability(Durability::Async).flush_within(never);
+                let node = Node::<_, Tested>::builder_for(NoHtm, &fabric, NodeId(node), builder, Protocol::FASST);
+                let mut node = node.and_then(|node| node.owners((0..OWNERS).map(NodeId))?.backups(1)).expect("owners");
+                node.table(WORDS, Partition::by("itself", |key| *key)).expect("memory");
+                node.membership(Arc::new(register.client())).lease(LEASE).start().expect("owners")
+            };
+            ((0..).zip(disks).map(start).collect::<Vec<_>>(), register)
+        };
+        let disks = disks(OWNERS);
+        let (nodes, register) = start(disks);
+        let owners: Vec<_> = nodes.into_iter().map(Owner::serve).collect();
+        let began = Instant::now();
+        while !owners.iter().any(|owner| owner.node.view().number() > 1) {
+            register.advance(began.elapsed());
+            assert!(began.elapsed() < PATIENCE, "they meet");
+            thread::sleep(Duration::from_micros(200));
+        }
+        let disks: Vec<_> = disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect();
+        let view = |owner: &Owner| (*owner.node.view()).clone();
+        let begun = owners.iter().map(view).max_by_key(View::number);
+        start(&disks).0.iter().all(|node| node.told_ready() == begun)
+    })
+}
+
+#[test]
+fn a_view_begins_when_all_directories_have_noted_it() {
+    assert!(is_on_disk(None));
+    assert!(!is_on_disk(Some(Mutation::NotesNotAwaited)), "nothing else flushes");
+    assert!(!is_on_disk(Some(Mutation::ReadyNotNoted)));
 }
 
 #[test]
@@ -320,4 +461,12 @@ fn rows_that_stay_in_a_log_are_found() {
 #[test]
 fn a_shard_that_is_served_from_an_old_directory_is_found() {
     assert!(is_found(Mutation::StaleServed, last_of_all));
+}
+
+#[test]
+fn views_that_are_not_noted_or_not_asked_for_are_found() {
+    for fault in [Mutation::ReadyNotNoted, Mutation::NotesIgnored] {
+        let damage = Setup::faulty(fault).run(|| configured_and_not_begun(Protocol::FASST, 300));
+        assert!(damage.is_some_and(|what| what.contains("row")), "{fault:?}");
+    }
 }

@@ -65,6 +65,7 @@ mod acquire;
 mod adapt;
 #[cfg(feature = "tcp")]
 mod address;
+mod anew;
 mod ask;
 mod builder;
 mod carry;

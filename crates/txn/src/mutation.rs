@@ -64,6 +64,8 @@ pub enum Mutation {
     CheckpointTooEarly,
     /// After a checkpoint, segments that are still needed are removed.
     SegmentsRemovedTooFar,
+    /// A checkpoint has no note.
+    NoteLeftOut,
     /// A migration removes rows from the old table after the transaction that copies them.
     MigratedRowsLeft,
     /// All transactions of a cluster's worker lock with the same name.
@@ -210,6 +212,12 @@ pub enum Mutation {
     StaleServed,
     /// Rows that a directory has, and are worth nothing, stay in its log.
     OldRowsLeft,
+    /// A node does not note in its directory that all were ready for a view.
+    ReadyNotNoted,
+    /// A node says that it has noted it before its directory has the note.
+    NotesNotAwaited,
+    /// Where all nodes have ended, what their directories have noted is not asked for.
+    NotesIgnored,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

@@ -75,7 +75,7 @@ impl<'c> Checkpoint<'c> {
                             found.push((offset, "there is a change among rows"));
                         }
                     }
-                    RecordKind::Table | RecordKind::Index if frame.frame.closes == 1 => {}
+                    RecordKind::Table | RecordKind::Index | RecordKind::Note if frame.frame.closes == 1 => {}
                     RecordKind::End if is_last => match CheckpointEnd::decode(&record) {
                         Ok(decoded) => *end = Some(decoded),
                         Err(damage) => found.push((offset, damage.why)),

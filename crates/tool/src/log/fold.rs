@@ -33,6 +33,8 @@ pub(super) type Tables = BTreeMap<u16, (TableShape, Vec<String>)>;
 pub(super) struct Folded<'c> {
     pub(super) tables: Tables,
     pub(super) rows: Vec<Row<'c>>,
+    /// The last readable note.
+    pub(super) note: Option<Vec<u8>>,
     /// An epoch above those of all records.
     pub(super) next_epoch: u64,
     pub(super) left: Left,
@@ -145,7 +147,12 @@ impl<'c> Folded<'c> {
     fn change_tables(&mut self, changes: Vec<(u64, CatalogChange)>) -> BTreeMap<u16, u64> {
         let (tables, mut gone) = (&mut self.tables, BTreeMap::new());
         for (epoch, change) in changes {
-            let id = change.table();
+            let Some(id) = change.table() else {
+                if let CatalogChange::Noted(note) = change {
+                    self.note = Some(note);
+                }
+                continue;
+            };
             match (change, tables.get_mut(&id)) {
                 (CatalogChange::TableDropped(_), _) => {
                     tables.remove(&id);

@@ -202,6 +202,8 @@ impl TableRow {
             CatalogChange::TableCleared(_) => self.cleared += 1,
             CatalogChange::TableRenamed(_, name) => self.name = Some(name),
             CatalogChange::IndexDropped(_, name) => self.indexes.retain(|index| *index != name),
+            // It is of no table.
+            CatalogChange::Noted(_) => {}
         }
     }
 
@@ -230,6 +232,7 @@ fn name_of(kind: RecordKind) -> &'static str {
         RecordKind::TableRenamed => "table renamed",
         RecordKind::IndexDropped => "index dropped",
         RecordKind::TableCleared => "table cleared",
+        RecordKind::Note => "note",
     }
 }
 
@@ -250,8 +253,10 @@ fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: im
         RecordKind::End => {}
         _ => {
             // A damaged change is among the damages.
-            if let Ok(change) = CatalogChange::decode(record) {
-                tables.entry(change.table()).or_default().is_changed(change);
+            if let Ok(change) = CatalogChange::decode(record)
+                && let Some(table) = change.table()
+            {
+                tables.entry(table).or_default().is_changed(change);
             }
         }
     }

@@ -34,6 +34,9 @@ pub(super) fn write(directory: &Path, folded: &Folded<'_>) -> io::Result<()> {
             created.encode(&mut out.frame, epoch).map_err(io::Error::other)?;
         }
     }
+    if let Some(note) = &folded.note {
+        CatalogChange::Noted(note.clone()).encode(&mut out.frame, epoch).map_err(io::Error::other)?;
+    }
     let mut rows = folded.rows.iter().filter(|row| folded.tables.contains_key(&row.table)).peekable();
     while rows.peek().is_some() {
         if out.frame.len() >= FRAME {

@@ -29,6 +29,7 @@ macro_rules! requests {
             Report;
             Carry;
             Decide;
+            Recall;
             Close;
             Renew;
             Probe;

@@ -701,7 +701,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::NoOwners`], [`ClusterError::TooManyBackups`]; or when memory cannot be had.
+    /// [`ClusterError::NoOwners`], [`ClusterError::TooManyBackups`]. [`ClusterError::BadView`] if
+    /// the node's directory is of a cluster with other shards or owners, where there is a
+    /// [membership](Self::membership). Or when memory cannot be had.
     pub fn start(mut self) -> Result<Node<F, S>, Error> {
         let db = self.db()?;
         self.describe_replicas()?;
@@ -799,7 +801,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
         };
         let reservations = Reservations::default();
-        let changing = Changing::default();
+        // Without a membership, none asks for it.
+        let note = db.inner.log.as_ref().filter(|_| membership.is_some()).and_then(|log| log.noted());
+        let changing = Changing::with_noted(note.map(|note| first_view.of_note(&note)).transpose()?);
         let recovers = cooperative.is_some();
         let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, recovers, changing, backup };
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));

@@ -9,9 +9,9 @@
 //! 3. *Carry.* Those are carried out at the primaries that are left, where they were not.
 //! 4. *Decide.* Each node notes which of them are completed, and that the others are undone. It
 //!    applies what is complete, and all that living producers have written: that is settled.
-//! 5. *Ready.* Each node notes that all have decided. From now on, and not before, the primary of a
-//!    shard in the next view has all that there is of it. So if it dies, it is known whose
-//!    directory has the rows.
+//! 5. *Ready.* Each node notes that all have decided, also in its directory. From now on, and not
+//!    before, the primary of a shard in the next view has all that there is of it. So if it dies,
+//!    it is known whose directory has the rows.
 //! 6. *Open.* The next view is installed. From then on, locks of the dead are free.
 //!
 //! Each step can be repeated, also by another node if the driver dies. Until step 4 is done
@@ -126,9 +126,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         for node in nodes {
             self.in_time(*node, self.patience(), self.decide(*node, &complete)).await?;
         }
-        for node in nodes {
-            self.in_time(*node, self.patience(), self.tell_ready(*node, &next)).await?;
-        }
+        self.tell_all_ready(nodes, &next).await?;
         self.await_leases(&base, nodes, dead).await?;
         self.node.install(next)?;
         for node in nodes.iter().filter(|node| **node != self.id()) {
@@ -342,11 +340,26 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Tells a node that all have decided.
-    async fn tell_ready(&self, node: NodeId, next: &View) -> Result<(), Error> {
-        let (complete, next) = (Many::new(&[], 0), Some(next.clone()));
-        let body = DecideOn { is_first: false, is_last: false, complete, next };
-        Ok(self.call::<Decide, _>(node, body, |_| ()).await?)
+    /// Tells nodes that all have decided, until each has noted that.
+    async fn tell_all_ready(&self, nodes: &[NodeId], next: &View) -> Result<(), Error> {
+        let (mut left, mut pause, until) = (nodes.to_vec(), FIRST, self.patience());
+        loop {
+            // Their logs flush side by side.
+            let mut busy = Vec::new();
+            for node in left {
+                let (complete, next) = (Many::new(&[], 0), Some(next.clone()));
+                let body = DecideOn { is_first: false, is_last: false, complete, next };
+                if !self.in_time(node, until, self.call::<Decide, _>(node, body, |is_done| is_done)).await? {
+                    busy.push(node);
+                }
+            }
+            let Some(node) = busy.first() else { return Ok(()) };
+            if self.endpoint().now() >= until {
+                return Err(ClusterError::NotReady { node: *node }.into());
+            }
+            self.rest(&mut pause).await;
+            left = busy;
+        }
     }
 
     /// Tells a node which transactions are completed. It has applied them then.

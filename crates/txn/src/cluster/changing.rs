@@ -53,6 +53,11 @@ pub(super) struct Changing {
     pub(super) complete: Mutex<Vec<(Holder, u64)>>,
     /// The last view that all were told to be ready for.
     ready: Mutex<Option<View>>,
+    /// The one that an earlier life of the node has noted in its directory.
+    noted: Option<View>,
+    /// The last view that was noted in the directory, and the epoch that its log is to have first:
+    /// zero once it has.
+    pub(super) noting: Mutex<(u32, u64)>,
     /// The view that is left, and the epoch that its log is to have first: zero once it has.
     pub(super) awaited: Mutex<(u32, u64)>,
 }
@@ -70,7 +75,22 @@ impl Changing {
     /// Notes that all members of a view have decided: its primaries have all rows, also in their
     /// logs where commits wait for these. It may begin any time.
     pub(super) fn note_ready(&self, next: View) {
-        *self.ready.lock() = Some(next);
+        let mut ready = self.ready.lock();
+        // A driver that was overtaken may still tell of an older one.
+        if ready.as_ref().is_none_or(|ready| ready.number() <= next.number()) {
+            *ready = Some(next);
+        }
+    }
+
+    /// Begins with what an earlier life of the node has noted.
+    pub(super) fn with_noted(noted: Option<View>) -> Self {
+        Self { noted, ..Self::default() }
+    }
+
+    /// Returns the last view that all were ready for, as far as this node was told, in this life or
+    /// in an earlier one. `None` if it never was, or its directory is lost.
+    pub(super) fn told_ready(&self) -> Option<View> {
+        self.ready.lock().clone().or_else(|| self.noted.clone())
     }
 
     /// Returns the last view of which this node knows that its primaries have all rows: that in

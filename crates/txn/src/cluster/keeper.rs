@@ -157,7 +157,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let current = self.configuration(membership, &view).await?;
         let mut next = view_of(&current)?;
         if self.is_without_this(&next) {
-            let Some(anew) = self.begun_anew(&view, &next)? else {
+            let Some(anew) = self.begun_anew(&view, &next).await? else {
                 self.ask_to_join(&next).await;
                 return Ok(());
             };
@@ -213,27 +213,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Returns the view that follows one all of whose members have ended, if this node knows that
-    /// of each: all nodes have crashed, for example, and are started again. Other lives of the same
-    /// nodes are its members. `None` if one may go on, or has not come back.
-    fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, ClusterError> {
-        let has_ended = |member: &Member| {
-            let is_another =
-                self.life_here(member.node).is_some_and(|life| member.incarnation.is_some_and(|named| life > named));
-            is_another || self.has_certainly_ended(member)
-        };
-        if view.number() > FIRST || !last.members().iter().all(has_ended) {
-            return Ok(None);
-        }
-        let member = |first: &Member| {
-            let (node, incarnation) = (first.node, Some(self.life_here(first.node)?));
-            let address = last.address_of(node).map(|address| address.to_string()).unwrap_or_default();
-            Some(Member { node, address, incarnation })
-        };
-        let members = self.node.first_view.members().iter().filter_map(member);
-        Ok(Some(last.begun_anew(members.collect())?))
-    }
-
     /// Returns the first view that nodes agree on, which names the lives of its members. `None` if
     /// one of them is not here yet.
     fn formed(&self, view: View) -> Option<View> {
@@ -246,7 +225,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns the life of a node that is here, and that this one has met.
-    fn life_here(&self, node: NodeId) -> Option<Incarnation> {
+    pub(super) fn life_here(&self, node: NodeId) -> Option<Incarnation> {
         match node == self.id() {
             true => Some(self.node.incarnation),
             false => self.endpoint().presence(node).here().filter(|life| self.node.closings.has_met(node, *life)),
@@ -331,7 +310,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns whether nothing of a member goes on anywhere.
-    fn has_certainly_ended(&self, member: &Member) -> bool {
+    pub(super) fn has_certainly_ended(&self, member: &Member) -> bool {
         let is_certain = self.endpoint().capabilities().certain_deaths;
         self.gone(member).is_some() && (is_certain || self.is_certainly_gone(member.node))
     }

@@ -226,6 +226,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.home.changing.is_out(node, life)
     }
 
+    /// Returns the last view that all were ready for, as far as this node was told, or has noted in
+    /// its directory in an earlier life: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn told_ready(&self) -> Option<View> {
+        self.shared.home.changing.told_ready()
+    }
+
     /// Returns whether no transaction has anything in the node's NIC, where conflicts are found by
     /// cache lines: for tests.
     #[cfg(feature = "hades")]

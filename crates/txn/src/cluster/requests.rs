@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 use self::lines::{CheckLines, End, Fetch, FetchRange, Intend, PlaceLines, Squash, Standing, Update};
 use self::{
     apply::Apply,
-    change::{Carry, Decide, Prepare, Report},
+    change::{Carry, Decide, Prepare, Recall, Report},
     check::{Check, Guard},
     learn::{CopyRows, Hold},
     lock::{Lock, Unlock},

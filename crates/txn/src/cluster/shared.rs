@@ -28,7 +28,7 @@ use super::{
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 11;
+pub(super) const VERSION: u32 = 12;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use super::Db;
 use crate::{
-    Checkpoint, Config, Error, LogError,
+    Checkpoint, CommitToken, Config, Error, LogError,
     durability::storage::{Files, Storage},
     tx::in_memory_only,
 };
@@ -51,6 +51,25 @@ impl<S: Config> Db<S> {
             Some(log) => log.checkpoint(),
             None => Err(in_memory_only("a checkpoint", "of a database with a path")),
         }
+    }
+
+    /// Notes some bytes in the log, in place of those that were noted before: for tests. A node of a
+    /// cluster does so by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Config`] without a log.
+    #[doc(hidden)]
+    pub fn note(&self, note: &[u8]) -> Result<CommitToken, Error> {
+        let log = self.inner.log.as_ref().ok_or_else(|| in_memory_only("a note", "of a database with a path"))?;
+        Ok(CommitToken::new(Some(log), log.note(note)?))
+    }
+
+    /// Returns what was noted last: for tests. `None` if nothing was.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn noted(&self) -> Option<Vec<u8>> {
+        self.inner.log.as_ref()?.noted()
     }
 
     /// Copies the database to another directory, which can be opened by itself. The copy has

@@ -102,7 +102,8 @@ impl<E: Engine> Log<E> {
     /// Writes all rows, and waits until every transaction that they may include is durable.
     fn fill(&self, file: &mut CheckpointFile<'_>) -> Result<Checkpoint, Error> {
         let (tables, next_table) = self.catalog.recorded();
-        file.catalog(tables.iter().flat_map(Recorded::changes))?;
+        let note = self.noted().filter(|_| self.config.fault != Some(Mutation::NoteLeftOut)).map(CatalogChange::Noted);
+        file.catalog(tables.iter().flat_map(Recorded::changes).chain(note))?;
         for Recorded { number, id, .. } in &tables {
             let Some(table) = self.catalog.get(*number) else { continue };
             let mut tour = table.storage.tour()?;

@@ -3,6 +3,7 @@
 mod background;
 mod buffer;
 mod lead;
+mod notes;
 mod pace;
 mod participant;
 mod refusals;
@@ -30,7 +31,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use self::pace::MOST_PENDING;
 pub use self::token::CommitToken;
 pub(super) use self::writer::{Finished, UNFINISHED, Unwritten, Writer, WriterConfig, believed};
-use self::{background::Background, pace::Pace, refusals::Refusals};
+use self::{background::Background, notes::Notes, pace::Pace, refusals::Refusals};
 pub(crate) use self::{
     participant::{Open, Participant},
     token::Choice,
@@ -87,6 +88,7 @@ pub(crate) struct Log<E: Engine> {
     participants: sync::Mutex<Vec<Arc<Participant>>>,
     /// The participant that appends changes of the catalog.
     announcer: Mutex<Arc<Participant>>,
+    notes: Notes,
     pub(super) writer: Mutex<Writer>,
     /// Whether a thread leads. Waiting threads are woken when the leader stops.
     is_led: Mutex<bool>,
@@ -117,6 +119,7 @@ impl<E: Engine> Log<E> {
         config: LogConfig,
         (storage, lock): (Arc<dyn Storage>, Box<dyn DirectoryLock>),
         (writer, last_checkpoint, read_only): (Writer, u64, Option<String>),
+        note: Option<Vec<u8>>,
     ) -> Arc<Self> {
         let announcer = Arc::new(Participant::default());
         Arc::new_cyclic(|me| Self {
@@ -135,6 +138,7 @@ impl<E: Engine> Log<E> {
             pace: Pace::default(),
             participants: sync::Mutex::new(vec![Arc::clone(&announcer)]),
             announcer: Mutex::new(announcer),
+            notes: Notes::new(note),
             writer: Mutex::new(writer),
             is_led: Mutex::new(false),
             led: Condvar::new(),

@@ -57,7 +57,7 @@ pub(crate) fn open<E: Engine>(
         return Err(checkpoint.damaged(0, "the log ends before the checkpoint does").into());
     }
     let sources = Sources { recovered: &recovered, checkpoint: checkpoint.as_ref() };
-    replay(sources, (store, catalog), observer, fault)?;
+    let note = replay(sources, (store, catalog), observer, fault)?;
     let (begins, finished) = recovered.survey()?;
     let last = recovered.last.map(|(last, end)| (last.sequence, end));
     if read_only.is_some() && last.is_none() {
@@ -78,7 +78,7 @@ pub(crate) fn open<E: Engine>(
     event!(info, directory = directory.as_str(), epoch = recovered.durable, "a log has been recovered");
     let last_checkpoint = header.map_or(0, |header| header.number);
     let is_written = read_only.is_none();
-    let log = Log::new(memory, config, (Arc::clone(storage), lock), (writer, last_checkpoint, read_only));
+    let log = Log::new(memory, config, (Arc::clone(storage), lock), (writer, last_checkpoint, read_only), note);
     if is_written {
         log.begin(last.is_none())?;
         if mode == Durability::Async {

@@ -83,13 +83,13 @@ struct Target<'r, E: Engine> {
     missed: AtomicU64,
 }
 
-/// Creates the tables of a log, and their rows.
+/// Creates the tables of a log, and their rows. Returns its last note. `None` if it has none.
 pub(super) fn replay<E: Engine>(
     sources: Sources<'_, '_>,
     (store, catalog): (&Store<E>, &Catalog<E>),
     observer: &Observer,
     fault: Option<Mutation>,
-) -> Result<(), Error> {
+) -> Result<Option<Vec<u8>>, Error> {
     let Sources { recovered, checkpoint } = sources;
     let mut tables = Tables::default();
     if let Some(checkpoint) = checkpoint {
@@ -131,7 +131,8 @@ pub(super) fn replay<E: Engine>(
         let replay = Replay { sources, origins: &origins, since, filler: target.filler()?, step, fault };
         replay.share(share)
     })?;
-    target.fits()
+    target.fits()?;
+    Ok(tables.note().cloned())
 }
 
 /// Inserts the rows of a checkpoint, and returns those that the items may change, encoded.

@@ -13,6 +13,8 @@ pub(super) struct Tables {
     /// By their identities, which are given out in ascending order.
     all: Vec<Known>,
     next: u16,
+    /// The last note.
+    note: Option<Vec<u8>>,
 }
 
 /// What changes say of a table.
@@ -33,7 +35,12 @@ impl Tables {
     /// Applies a change of an epoch. With `may_be_known` a checkpoint may include it already.
     /// Returns whether it fits.
     pub(super) fn apply(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
-        let id = change.table();
+        let Some(id) = change.table() else {
+            if let CatalogChange::Noted(note) = change {
+                self.note = Some(note);
+            }
+            return true;
+        };
         self.next = self.next.max(id.saturating_add(1));
         if self.all.len() <= id.into() {
             self.all.resize_with(usize::from(id) + 1, Known::default);
@@ -72,7 +79,14 @@ impl Tables {
                 indexes.retain(|one| *one != name);
                 may_be_known || is_there
             }
+            // It is of no table.
+            CatalogChange::Noted(_) => true,
         }
+    }
+
+    /// Returns the last note. `None` if there is none.
+    pub(super) fn note(&self) -> Option<&Vec<u8>> {
+        self.note.as_ref()
     }
 
     /// Returns whether all changes fit together.
@@ -122,6 +136,7 @@ impl Known {
                 self.is_lacking = true;
                 may_be_known
             }
+            CatalogChange::Noted(_) => true,
         }
     }
 }
@@ -147,6 +162,9 @@ mod tests {
         if kind == 0 {
             return Some(CatalogChange::Table(tables.next, shape(&name)));
         }
+        if kind == 6 {
+            return Some(CatalogChange::Noted(vec![which as u8; 3]));
+        }
         let (id, (_, indexes)) = tables.standing().nth(which % tables.standing().count().max(1))?;
         let has_it = indexes.contains(&name);
         match kind {
@@ -159,13 +177,13 @@ mod tests {
         }
     }
 
-    type Left = (BTreeMap<u16, (TableShape, BTreeSet<String>)>, u16);
+    type Left = (BTreeMap<u16, (TableShape, BTreeSet<String>)>, u16, Option<Vec<u8>>);
 
     fn left(tables: Tables) -> Left {
-        let next = tables.next;
+        let (next, note) = (tables.next, tables.note.clone());
         let all =
             tables.standing().map(|(id, (shape, indexes))| (id, (shape.clone(), indexes.iter().cloned().collect())));
-        (all.collect(), next)
+        (all.collect(), next, note)
     }
 
     proptest! {
@@ -173,7 +191,7 @@ mod tests {
         /// changes since that epoch.
         #[test]
         fn changes_that_a_checkpoint_has_lead_to_the_same_again(
-            steps in prop::collection::vec((0..6_u8, any::<usize>(), 0..3_u8), 0..40),
+            steps in prop::collection::vec((0..7_u8, any::<usize>(), 0..3_u8), 0..40),
             since: prop::sample::Index,
             taken: prop::sample::Index,
             durable: prop::sample::Index,
@@ -198,7 +216,7 @@ mod tests {
             let of_checkpoint = replayed(taken)?;
             let standing = |known| Known { dropped: None, cleared: None, is_lacking: false, ..known };
             let all = of_checkpoint.all.into_iter().map(standing).collect();
-            let mut tables = Tables { all, next: of_checkpoint.next };
+            let mut tables = Tables { all, next: of_checkpoint.next, note: of_checkpoint.note };
             for (change, epoch) in changes[since..durable].iter().zip(since as u64 + 1..) {
                 prop_assert!(tables.apply(change.clone(), epoch, epoch <= taken as u64), "{change:?}");
             }

@@ -130,15 +130,15 @@ proptest! {
     }
 
     #[test]
-    fn changes_of_the_catalog_come_back(name: String, key: String, codec: String, is_ordered: bool, key_size: Option<u16>, value_size: Option<u16>, id: u16, types: String) {
+    fn changes_of_the_catalog_come_back(name: String, key: String, codec: String, is_ordered: bool, key_size: Option<u16>, value_size: Option<u16>, id: u16, types: String, note: Vec<u8>) {
         let (key_size, value_size) = (key_size.map(u32::from), value_size.map(u32::from));
         let shape = TableShape { name: name.clone(), is_ordered, key_size, value_size, key, codec, types };
         let of_tables = [CatalogChange::Table(id, shape), CatalogChange::TableDropped(id), CatalogChange::TableRenamed(id, name.clone())];
-        for change in of_tables.into_iter().chain([CatalogChange::Index(id, name.clone()), CatalogChange::IndexDropped(id, name)]) {
+        for change in of_tables.into_iter().chain([CatalogChange::Index(id, name.clone()), CatalogChange::IndexDropped(id, name), CatalogChange::Noted(note)]) {
             let mut bytes = Vec::new();
             change.encode(&mut bytes, 9).expect("the names are short");
             let (_, record) = records(&bytes).next().expect("a record").expect("it was written");
-            prop_assert!(record.kind.is_of_catalog() && change.table() == id);
+            prop_assert!(record.kind.is_of_catalog() && change.table().is_none_or(|table| table == id));
             prop_assert_eq!((record.epoch, CatalogChange::decode(&record)), (9, Ok(change)));
         }
     }
@@ -171,6 +171,7 @@ fn changes_of_the_catalog_are_byte_exact() {
     assert_eq!(bytes_of(CatalogChange::TableDropped(258)), (5, vec![2, 1, 0, 0, 0, 0, 0, 0]));
     assert_eq!(bytes_of(CatalogChange::TableRenamed(258, ab())), (6, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
     assert_eq!(bytes_of(CatalogChange::IndexDropped(258, ab())), (7, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
+    assert_eq!(bytes_of(CatalogChange::Noted(b"ab".to_vec())), (9, vec![2, 0, 0, 0, b'a', b'b', 0, 0]));
 }
 
 /// Checks the bytes of entries against `docs/format.md`.

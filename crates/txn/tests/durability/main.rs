@@ -15,6 +15,7 @@ mod hooked;
 mod kill;
 mod limits;
 mod migrate;
+mod notes;
 mod opening;
 mod pace;
 mod read_only;

@@ -52,7 +52,7 @@ messages! {
     Named { holder: Holder, sequence: u64, }
     /// Transactions of dead coordinators that are completed: the first ones of a list, or more of
     /// them. All others are undone, once the list is whole. Once all nodes have decided, each is
-    /// told the next view instead, before any node opens it.
+    /// told the next view instead, before any node opens it, and notes it.
     DecideOn<'a> { is_first: bool, is_last: bool, complete: Many<'a, Named>, next: Option<View>, }
 }
 
@@ -212,10 +212,33 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         *awaited = (now, log.look(epoch).unwrap_or(0));
         awaited.1 == 0
     }
+
+    /// Notes in the node's directory, if it has one, that all are ready for a view. Returns whether
+    /// the log has the note, whatever commits wait for.
+    fn has_noted(&self, next: &View) -> bool {
+        let home = &self.node.home;
+        // Where views are changed by hand, no node asks for notes.
+        let is_noted = self.node.membership.is_some() && !S::has(Mutation::ReadyNotNoted);
+        let Some(log) = home.db.log.as_ref().filter(|_| is_noted) else { return true };
+        let mut noting = home.changing.noting.lock();
+        if noting.0 > next.number() {
+            return true;
+        }
+        // A log that has failed, or is only read, stops no change: its node has no directory any
+        // more.
+        if noting.0 < next.number() {
+            *noting = (next.number(), log.note(&next.to_note()).unwrap_or(0));
+        }
+        if noting.1 > 0 && !S::has(Mutation::NotesNotAwaited) {
+            noting.1 = log.look(noting.1).unwrap_or(0);
+            return noting.1 == 0;
+        }
+        true
+    }
 }
 
 /// Completes transactions of dead coordinators, and undoes their other ones. Answers whether there
-/// was room for all that is applied.
+/// was room for all that is applied; or if the next view is told, whether that is noted.
 pub(in crate::cluster) enum Decide {}
 
 impl Request for Decide {
@@ -228,8 +251,12 @@ impl Request for Decide {
     fn serve<'p, F: Fabric, S: On<F>>(body: DecideOn<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let home = &at.worker.node.home;
         if let Some(next) = body.next {
+            if !next.is_of_shape(&at.worker.node.first_view) {
+                return Err(Refusal::Corrupt);
+            }
+            let is_noted = at.worker.has_noted(&next);
             home.changing.note_ready(next);
-            return Ok(true);
+            return Ok(is_noted);
         }
         let mut complete = home.changing.complete.lock();
         if body.is_first {
@@ -243,5 +270,21 @@ impl Request for Decide {
             }
             _ => Ok(true),
         }
+    }
+}
+
+/// Says the last view for which all were ready, as far as the node was told: in this life, or in an
+/// earlier one, which has noted it in the directory.
+pub(in crate::cluster) enum Recall {}
+
+impl Request for Recall {
+    const NUMBER: u16 = 38;
+    const COST: Option<Cost> = Some(Cost::Lookup);
+    const BINDS: Binds = Binds::Incarnation;
+    type Body<'a> = ();
+    type Reply<'a> = Option<View>;
+
+    fn serve<'p, F: Fabric, S: On<F>>((): (), at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        Ok(at.worker.node.home.changing.told_ready())
     }
 }

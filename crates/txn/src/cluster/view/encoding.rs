@@ -7,12 +7,40 @@ use drtm_rdma::{
     rpc::{Decode, DecodeError, Encode, Reader},
 };
 
-use super::{Lost, Member, Placement, View};
+use super::{ClusterError, Lost, Member, Placement, View, bad};
+
+/// The format of notes.
+const FORMAT: u32 = 1;
 
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.members.iter().map(|member| member.node).collect::<Vec<_>>();
         write!(f, "view {} of {nodes:?} with {} shards", self.number, self.placements.len())
+    }
+}
+
+impl View {
+    /// Returns the view as a directory notes it.
+    pub(in crate::cluster) fn to_note(&self) -> Vec<u8> {
+        let mut bytes = FORMAT.to_le_bytes().to_vec();
+        self.encode(&mut bytes);
+        bytes
+    }
+
+    /// Returns the view that a directory has noted, of a cluster of which this is the first view.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::BadView`] if it is not a view of such a cluster. The directory's rows are
+    /// another's, too, or this program does not know what they are worth: the node must not say
+    /// that nothing is noted.
+    pub(in crate::cluster) fn of_note(&self, note: &[u8]) -> Result<Self, ClusterError> {
+        let view = match note.split_first_chunk() {
+            Some((format, view)) if *format == FORMAT.to_le_bytes() => Self::decode(&mut Reader::new(view)).ok(),
+            _ => None,
+        };
+        let is_of_cluster = |view: &Self| view.is_of_shape(self);
+        view.filter(is_of_cluster).ok_or_else(|| bad("what the directory has noted is not a view of this cluster"))
     }
 }
 

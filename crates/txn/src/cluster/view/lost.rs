@@ -97,14 +97,43 @@ impl View {
     }
 
     /// Makes the view that comes after this one when all its members have ended: of other lives of
-    /// nodes. All shards are lost, until the nodes that had them last bring them back.
+    /// nodes. All shards are lost, until the nodes that had them in the `last_whole` view bring them
+    /// back.
     ///
     /// # Errors
     ///
     /// [`ClusterError::BadView`].
-    pub(in crate::cluster) fn begun_anew(&self, members: Vec<Member>) -> Result<Self, ClusterError> {
-        let placement = |(shard, at): (u16, &Placement)| self.held_by(ShardId(shard)).unwrap_or_else(|| at.clone());
+    pub(in crate::cluster) fn begun_anew(&self, last_whole: &Self, members: Vec<Member>) -> Result<Self, ClusterError> {
+        let placement = |(shard, at): (u16, &Placement)| match at.lost {
+            // It was so before.
+            Some(_) => at.clone(),
+            None => last_whole.held_by(ShardId(shard)).unwrap_or_else(|| at.clone()),
+        };
         self.next(members, (0..).zip(&self.placements).map(placement).collect())
+    }
+
+    /// Returns the nodes that have shards.
+    pub(in crate::cluster) fn holders(&self) -> impl Iterator<Item = NodeId> {
+        let has_shards = |node: &NodeId| self.placements.iter().any(|at| at.nodes().any(|other| other == *node));
+        self.members.iter().map(|member| member.node).filter(has_shards)
+    }
+
+    /// Returns whether another view has as many shards and groups as this one.
+    pub(in crate::cluster) fn is_of_shape(&self, other: &Self) -> bool {
+        (self.placements.len(), self.groups) == (other.placements.len(), other.groups)
+    }
+
+    /// Returns whether this view can be the last whole one where another one is `configured`, or is
+    /// a view of another time, or of another cluster. Each node that has shards was a member of all
+    /// whole views since the last that has begun, in the same life.
+    pub(in crate::cluster) fn may_be_last_before(&self, configured: &Self) -> bool {
+        let was_member = |node: NodeId| {
+            let life = configured.incarnation(node);
+            life.is_some() && self.has(node) && self.incarnation(node) == life
+        };
+        (FIRST + 1..=configured.number).contains(&self.number)
+            && self.is_of_shape(configured)
+            && configured.holders().all(was_member)
     }
 }
 

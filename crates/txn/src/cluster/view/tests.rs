@@ -188,6 +188,62 @@ fn a_lost_shard_is_where_its_primary_had_all_rows_last() {
 }
 
 #[test]
+fn all_shards_are_where_their_primaries_had_all_rows_last() {
+    let first = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
+    let lives = |life| {
+        let named = |member: &Member| Member { incarnation: Some(Incarnation(life)), ..member.clone() };
+        first.members().iter().map(named).collect::<Vec<_>>()
+    };
+    let view = first.next(lives(7), first.placements().to_vec()).expect("a view");
+    let configured = view.without(&view, |node| node == NodeId(1), |_| true).expect("all have replicas");
+    let anew = configured.begun_anew(&view, lives(8)).expect("a view");
+    let held = |node| (NodeId(node), Some(Lost::Held(Incarnation(7))));
+    let all = |view: &View| view.placements().iter().map(|at| (at.primary, at.lost)).collect::<Vec<_>>();
+    assert_eq!(all(&anew), [0, 1, 2].map(held));
+    assert_eq!(all(&configured.begun_anew(&configured, lives(8)).expect("a view")), [0, 2, 2].map(held));
+    // What is lost already stays where it is, whatever was whole.
+    assert_eq!(all(&anew.begun_anew(&configured, lives(9)).expect("a view")), [0, 1, 2].map(held));
+    assert_eq!(anew.holders().count(), 0);
+    assert_eq!(configured.holders().collect::<Vec<_>>(), [0, 2].map(NodeId));
+}
+
+#[test]
+fn a_view_of_another_time_is_not_the_last_one() {
+    let first = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
+    let named = |life| first.members().iter().map(move |member| Member { incarnation: Some(life), ..member.clone() });
+    let after = |view: &View, life| view.next(named(life).collect(), first.placements().to_vec()).expect("a view");
+    let (old, view) = (after(&first, Incarnation(6)), after(&after(&first, Incarnation(7)), Incarnation(7)));
+    let configured = view.without(&view, |node| node == NodeId(1), |_| true).expect("all have replicas");
+    assert!(view.may_be_last_before(&configured) && configured.may_be_last_before(&configured));
+    assert!(!configured.may_be_last_before(&view), "it is later");
+    assert!(!old.may_be_last_before(&configured), "it is of other lives");
+    assert!(!first.may_be_last_before(&configured), "nothing was served in it");
+    let of_others = View::fixed(&[0, 1, 2].map(NodeId), 6, 1).expect("a view");
+    let of_others = of_others.next(named(Incarnation(7)).collect(), of_others.placements().to_vec()).expect("a view");
+    assert!(!of_others.may_be_last_before(&configured), "it has other shards");
+    // A node that joins has no shards yet. It may have been here in another life.
+    let joins = Member { node: NodeId(1), address: String::new(), incarnation: Some(Incarnation(8)) };
+    let members = configured.members().iter().cloned().chain([joins]).collect();
+    let joined = configured.next(members, configured.placements().to_vec()).expect("a view");
+    assert!(view.may_be_last_before(&joined));
+}
+
+#[test]
+fn a_note_comes_back_and_no_other_bytes_are_one() {
+    let first = View::fixed(&owners(), 6, 1).expect("a view");
+    let view = first.next(first.members().to_vec(), first.placements().to_vec()).expect("a view");
+    let note = view.to_note();
+    assert_eq!(first.of_note(&note).expect("it is one"), view);
+    assert!((0..note.len()).all(|length| first.of_note(&note[..length]).is_err()));
+    let of_other_format = [&[2, 0, 0, 0], &note[4..]].concat();
+    assert!(first.of_note(&of_other_format).is_err());
+    for other in [View::fixed(&owners()[1..], 6, 1), View::fixed(&owners(), 7, 1)] {
+        let refused = first.of_note(&other.expect("a view").to_note());
+        assert!(matches!(refused, Err(ClusterError::BadView { .. })), "it is of another cluster");
+    }
+}
+
+#[test]
 fn a_node_stays_where_it_was_replaced() {
     let view = View::fixed(&owners(), 3, 1).expect("a view");
     let [before, after] = [7, 8].map(|port| ([10, 0, 0, 4], port).into());

@@ -25,7 +25,14 @@ layout! {
     }
 }
 
-const _: () = assert!(RawTable::BYTES == 20 && RawNamed::BYTES == 4);
+// The layout of a note.
+layout! {
+    struct RawNote {
+        length: u32,
+    }
+}
+
+const _: () = assert!(RawTable::BYTES == 20 && RawNamed::BYTES == 4 && RawNote::BYTES == 4);
 
 /// The size of keys or values of variable length.
 const VARIES: u32 = u32::MAX;
@@ -88,6 +95,8 @@ pub enum CatalogChange {
     IndexDropped(u16, String),
     /// All rows of a table were removed, and the entries of its indexes.
     TableCleared(u16),
+    /// The log's user has noted something, in place of what it had noted before.
+    Noted(Vec<u8>),
 }
 
 impl CatalogChange {
@@ -95,7 +104,7 @@ impl CatalogChange {
     ///
     /// # Errors
     ///
-    /// When a name is longer than 64 KiB.
+    /// When a name is longer than 64 KiB, or a note is longer than a record can be.
     pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
         let too_long = Damage::at(bytes.len(), "a name is longer than 64 KiB");
         let size = |text: &str| u16::try_from(text.len()).map_err(|_| too_long);
@@ -129,19 +138,28 @@ impl CatalogChange {
             Self::TableRenamed(table, name) => named(RecordKind::TableRenamed, *table, name),
             Self::IndexDropped(table, name) => named(RecordKind::IndexDropped, *table, name),
             Self::TableCleared(table) => named(RecordKind::TableCleared, *table, ""),
+            Self::Noted(note) => {
+                let too_long = Damage::at(bytes.len(), "a note is longer than four gigabytes");
+                let raw = RawNote { length: u32::try_from(note.len()).map_err(|_| too_long)? };
+                let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Note);
+                record.content(&raw.encode());
+                record.content(note);
+                record.finish()
+            }
         }
     }
 
-    /// Returns the identity of the table.
+    /// Returns the identity of the table. `None` if the change is of no table.
     #[must_use]
-    pub fn table(&self) -> u16 {
+    pub fn table(&self) -> Option<u16> {
         match self {
             Self::Table(table, _)
             | Self::Index(table, _)
             | Self::TableDropped(table)
             | Self::TableRenamed(table, _)
             | Self::IndexDropped(table, _)
-            | Self::TableCleared(table) => *table,
+            | Self::TableCleared(table) => Some(*table),
+            Self::Noted(_) => None,
         }
     }
 
@@ -158,6 +176,10 @@ impl CatalogChange {
         let content = record.content;
         match record.kind {
             RecordKind::Rows | RecordKind::End => None,
+            RecordKind::Note => {
+                let (raw, mut rest) = RawNote::decode(content)?;
+                Some(Self::Noted(take(&mut rest, raw.length as usize)?.to_vec()))
+            }
             RecordKind::Table => {
                 let (raw, mut rest) = RawTable::decode(content)?;
                 let mut text = |size: u16| String::from_utf8(take(&mut rest, size.into())?.to_vec()).ok();

@@ -80,6 +80,8 @@ pub enum RecordKind {
     IndexDropped = 7,
     /// A table of which all rows were removed.
     TableCleared = 8,
+    /// A note of the log's user.
+    Note = 9,
 }
 
 impl RecordKind {
@@ -93,7 +95,8 @@ impl RecordKind {
             | Self::TableDropped
             | Self::TableRenamed
             | Self::IndexDropped
-            | Self::TableCleared => true,
+            | Self::TableCleared
+            | Self::Note => true,
         }
     }
 }
@@ -301,6 +304,7 @@ impl<'b> Record<'b> {
             6 => RecordKind::TableRenamed,
             7 => RecordKind::IndexDropped,
             8 => RecordKind::TableCleared,
+            9 => RecordKind::Note,
             _ => return Err("a record is of another kind"),
         };
         let record = Self { epoch: raw.epoch, kind, entries: raw.entries, content: &content[HEADER..] };

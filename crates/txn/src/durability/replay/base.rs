@@ -52,7 +52,7 @@ fn records_of<'f>(
     })
 }
 
-/// Reads the tables of a checkpoint from its first frame.
+/// Reads the tables of a checkpoint, and its note, from its first frame.
 pub(super) fn tables_of(checkpoint: &CheckpointImage, tables: &mut Tables) -> Result<(), LogError> {
     let mut bytes = Vec::new();
     let Some((offset, frame)) = checkpoint.next(&mut bytes)? else {
@@ -60,7 +60,9 @@ pub(super) fn tables_of(checkpoint: &CheckpointImage, tables: &mut Tables) -> Re
     };
     for record in records_of(checkpoint, (offset, frame)) {
         let change = CatalogChange::decode(&record?).map_err(|damage| checkpoint.damaged(offset, damage.why))?;
-        if !matches!(change, CatalogChange::Table(..) | CatalogChange::Index(..)) || !tables.apply(change, 0, false) {
+        let is_of_checkpoints =
+            matches!(change, CatalogChange::Table(..) | CatalogChange::Index(..) | CatalogChange::Noted(_));
+        if !is_of_checkpoints || !tables.apply(change, 0, false) {
             return Err(checkpoint.damaged(offset, "the catalog contradicts itself"));
         }
     }
