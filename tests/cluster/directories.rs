@@ -373,8 +373,8 @@ fn what_a_view_that_never_began_lacks_is_in_the_directories_of_the_one_before() 
     }
 }
 
-/// Returns whether the directories of all owners have noted the first view that begins when it does:
-/// what is synced of them, where commits wait for no flush.
+/// Returns whether the directories of all owners have noted the first view that begins when it
+/// does: what is synced of them, where commits wait for no flush.
 fn is_on_disk(fault: Option<Mutation>) -> bool {
     let setup = fault.map_or(Setup::SOUND, Setup::faulty);
     setup.run(|| {

@@ -13,11 +13,11 @@
 //! - So the last of their notes is no older than V. If it is of a later view, all were ready for
 //!   that, too: its primaries have everything, and nothing was committed since.
 //!
-//! Each of them is heard, since a view can name a node that had ended before it began, and has noted
-//! an older one. If the configured view itself is noted, nothing is later.
+//! Each of them is heard, since a view can name a node that had ended before it began, and has
+//! noted an older one. If the configured view itself is noted, nothing is later.
 //!
-//! A node without a directory, or whose disk was lost, says that it has noted nothing. If all say so,
-//! the configured view counts. See `docs/decisions/0120`.
+//! A node without a directory, or whose disk was lost, says that it has noted nothing. If all say
+//! so, the configured view counts. See `docs/decisions/0120`.
 
 use drtm_rdma::Fabric;
 

@@ -53,8 +53,8 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// Notes some bytes in the log, in place of those that were noted before: for tests. A node of a
-    /// cluster does so by itself.
+    /// Notes some bytes in the log, in place of those that were noted before: for tests. A node of
+    /// a cluster does so by itself.
     ///
     /// # Errors
     ///

@@ -51,7 +51,8 @@ fn a_note_that_is_not_durable_may_be_lost_and_the_one_before_is_not() -> Result<
     Ok(())
 }
 
-/// Makes checkpoints, after which the segment is gone that has the note. Returns what is left of it.
+/// Makes checkpoints, after which the segment is gone that has the note. Returns the note that is
+/// recovered then.
 fn after_checkpoints(fault: Option<Mutation>) -> Result<Option<Vec<u8>>, Error> {
     let disk = Image::recycling();
     let db = open_with(&disk, fault)?;

@@ -97,8 +97,8 @@ impl View {
     }
 
     /// Makes the view that comes after this one when all its members have ended: of other lives of
-    /// nodes. All shards are lost, until the nodes that had them in the `last_whole` view bring them
-    /// back.
+    /// nodes. All shards are lost, until the nodes that had them in the `last_whole` view bring
+    /// them back.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The note: some bytes that the log's user keeps in it, beside tables and rows. The last one counts.
+//! The note: some bytes that the log's user keeps in it, beside tables and rows. The last one
+//! counts.
 //!
 //! A note is a change of the catalog, with an epoch of its own, so that notes have an order. A
 //! checkpoint has the note of some moment while it was made, and replay applies the notes that the
