@@ -13,6 +13,9 @@
 
 #[cfg(not(feature = "cluster"))]
 mod absent;
+#[cfg(all(feature = "cluster", debug_assertions))]
+#[doc(hidden)]
+pub mod compiled;
 mod figures;
 #[cfg(feature = "cluster")]
 mod pipes;
