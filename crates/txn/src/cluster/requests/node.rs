@@ -39,10 +39,8 @@ impl Request for Introduce {
         let Serving { worker, caller, .. } = at;
         let node = &worker.node;
         let here = worker.endpoint().presence(caller).here();
-        if let Some(incarnation) = here {
-            if node.home.changing.is_evicted(caller, incarnation) {
-                return Err(Refusal::Revoked);
-            }
+        if here.is_some_and(|incarnation| node.home.changing.is_evicted(caller, incarnation)) {
+            return Err(Refusal::Revoked);
         }
         let Hello { version, engine, protocol, tables, lease, view } = hello;
         let is_alike =
