@@ -20,7 +20,7 @@ use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Durability, Error, Mutation, Options, Transaction as _,
     cluster::{ClusterError, Node, Partition, Protocol, ShardId, View},
-    durability::storage::Image,
+    durability::storage::{Fault, Image},
 };
 use fastrand::Rng;
 
@@ -373,6 +373,19 @@ fn what_a_view_that_never_began_lacks_is_in_the_directories_of_the_one_before() 
     }
 }
 
+/// A node whose log has failed can note nothing, and holds no view up.
+#[test]
+fn a_log_that_has_failed_stops_no_change() {
+    let mut three = Three::start(Protocol::FASST, 400);
+    three.write_everywhere(1);
+    let disk = &three.disks[2];
+    disk.fail_at(disk.calls(), Fault::Device);
+    three.crash(&[1]);
+    three.until(|view| !view.has(NodeId(1)) && view.has(NodeId(2)));
+    let node = &three.owners[2].as_ref().expect("it runs").node;
+    assert!(matches!(node.local().checkpoint(), Err(Error::Poisoned { .. })), "the note was its next write");
+}
+
 /// Returns whether the directories of all owners have noted the first view that begins when it
 /// does: what is synced of them, where commits wait for no flush.
 fn is_on_disk(fault: Option<Mutation>) -> bool {
@@ -400,9 +413,9 @@ fn is_on_disk(fault: Option<Mutation>) -> bool {
             assert!(began.elapsed() < PATIENCE, "they meet");
             thread::sleep(Duration::from_micros(200));
         }
-        let disks: Vec<_> = disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect();
         let view = |owner: &Owner| (*owner.node.view()).clone();
         let begun = owners.iter().map(view).max_by_key(View::number);
+        let disks: Vec<_> = disks.iter().map(|disk| disk.after_crash(&mut |choices| choices - 1)).collect();
         start(&disks).0.iter().all(|node| node.told_ready() == begun)
     })
 }

@@ -59,8 +59,8 @@ fn the_corpus_is_of_this_format() {
         kinds.extend(records(&bytes).map_while(Result::ok).map(|(_, record)| record.kind));
     }
     assert!(frames >= 8, "{frames} frames");
-    use RecordKind::{End, Index, IndexDropped, Rows, Table, TableDropped, TableRenamed};
-    for kind in [Rows, Table, Index, TableDropped, TableRenamed, IndexDropped, End] {
+    use RecordKind::{End, Index, IndexDropped, Note, Rows, Table, TableDropped, TableRenamed};
+    for kind in [Rows, Table, Index, TableDropped, TableRenamed, IndexDropped, Note, End] {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
 }
@@ -98,6 +98,13 @@ fn run(disk: &Image) {
     db.drop_index(BY_FIRST.name()).expect("no fault");
 }
 
+/// Notes something.
+fn note(disk: &Image) {
+    let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 4 << 10);
+    let db: Db = builder.durability(Durability::Sync).build().expect("it can be opened");
+    db.note(b"a note").expect("no fault").wait().expect("no fault");
+}
+
 /// Writes a checkpoint of a disk's database, and parts of it.
 fn write_checkpoint(disk: &Image) {
     let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 4 << 10);
@@ -122,6 +129,8 @@ fn write_corpus() {
     let disk = disk.after_kill();
     run(&disk);
     write_checkpoint(&disk.after_kill());
+    let disk = disk.after_kill();
+    note(&disk);
     let mut number = 0;
     for sequence in 1.. {
         let Ok(bytes) = Storage::open(&disk, &segment_name(sequence), Access::Read).and_then(|file| file.read()) else {
