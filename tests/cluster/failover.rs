@@ -195,8 +195,8 @@ impl Case {
         case
     }
 
-    /// All replicas of a shard die: an owner and its only backup, one soon after the other, or an owner
-    /// without a backup.
+    /// All replicas of a shard die: an owner and its only backup, one soon after the other, or an
+    /// owner without a backup.
     fn of_a_loss(protocol: Protocol, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x1055);
         let mut case = Self { backups: 1, loses: true, ..Self::of_one_death(protocol, seed) };

@@ -147,7 +147,6 @@ fn no_files_depend_on_each_other_in_a_circle() {
 /// Files of clusters that name nodes: where messages and verbs go, the view, and how nodes are
 /// started. All others know shards.
 const NAME_NODES: &[&str] = &[
-    "access",
     "acquire",
     "address",
     "builder",

@@ -218,8 +218,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut nodes: Vec<NodeId> = next.members().iter().map(|member| member.node).chain([self.id()]).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        // The first view names no lives. Where nodes agree on the view, nothing was served in it: one
-        // that is here by now, and was not when the next view was made, joins later.
+        // The first view names no lives. Where nodes agree on the view, nothing was served in it:
+        // one that is here by now, and was not when the next view was made, joins later.
         let joins = |node| self.node.membership.is_some() && self.endpoint().presence(node).here().is_some();
         for member in base.members().iter().filter(|member| !nodes.contains(&member.node)) {
             if !is_among(dead, member.node, member.incarnation) {

@@ -1,6 +1,7 @@
-//! What starts a cluster's nodes and serves, compiled here once for each fabric. Crates with workloads
-//! use it where generic code is shared, as it is in builds that optimise little: otherwise each of
-//! them, and each of their tests, would compile it again, which takes twice as long.
+//! What starts a cluster's nodes and serves, compiled here once for each fabric. Crates with
+//! workloads use it where generic code is shared, as it is in builds that optimise little:
+//! otherwise each of them, and each of their tests, would compile it again, which takes twice as
+//! long.
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, Fabric, NodeId};

@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Transfers that are acknowledged between two ends of nodes, at least.
 const BETWEEN: u64 = 40;
 
-/// Nodes that end, at least, however short the soak is: with TCP, one is killed and one stopped, and
-/// where there are links, one is cut off.
+/// Nodes that end, at least, however short the soak is: with TCP, one is killed and one stopped,
+/// and where there are links, one is cut off.
 const ENDS: u16 = 3;
 
 /// How the processes reach each other.

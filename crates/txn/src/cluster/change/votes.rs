@@ -6,8 +6,8 @@
 //! it void; or it has freed a later one or this one, and it is settled; or the record never came.
 //!
 //! It is completed if no copy that is left says void or never, and each shard has one that is left,
-//! unless the coordinator alone has that shard. A transaction that was acknowledged is among these. What was completed or undone before, when an
-//! earlier driver died, stays so.
+//! unless the coordinator alone has that shard. A transaction that was acknowledged is among these.
+//! What was completed or undone before, when an earlier driver died, stays so.
 
 use std::collections::BTreeMap;
 

@@ -13,8 +13,8 @@ const MOST: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct LogConfig {
     pub(in crate::cluster) backups: usize,
-    /// At how many nodes rows of a shard are recorded, beside the coordinator. None: a transaction of
-    /// a node that dies is neither completed nor undone.
+    /// At how many nodes rows of a shard are recorded, beside the coordinator. None: a transaction
+    /// of a node that dies is neither completed nor undone.
     pub(in crate::cluster) copies: usize,
     pub(in crate::cluster) ring_bytes: u64,
     /// How many bytes of rows a node copies in a second at most, to become a backup.
