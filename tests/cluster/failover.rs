@@ -442,8 +442,8 @@ impl Run {
         }
     }
 
-    /// Returns whether all that come back serve shards again, and each shard has as many replicas as
-    /// there can be. One that has just joined has none yet.
+    /// Returns whether all that come back serve shards again, and each shard has as many replicas
+    /// as there can be. One that has just joined has none yet.
     fn is_repaired(&self, view: &View) -> bool {
         let serves = |node: NodeId| view.placements().iter().any(|at| at.primary == node);
         let is_back = |node| self.has_returned(view, node) && serves(node);
