@@ -20,7 +20,7 @@ const FIRST: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 77, 0, 2), 7000);
 /// The place of each process of a cluster on TCP.
 #[derive(Debug)]
 pub struct Places {
-    pub(super) addresses: Vec<SocketAddr>,
+    addresses: Vec<SocketAddr>,
     /// Empty on the loopback.
     namespaces: Vec<String>,
 }

@@ -158,7 +158,7 @@ pub(super) fn on_tcp<W: ClusterWorkload>(workload: &W, plan: &Plan, sealed: bool
     let mut key = [0; 32];
     fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
     let places = Places::new(plan.nodes)?;
-    let way = Way::Tcp { addresses: places.addresses.clone(), key, sealed };
+    let way = Way::Tcp { addresses: places.addresses().to_vec(), key, sealed };
     run(workload, plan, &way, |node| places.program(node))
 }
 

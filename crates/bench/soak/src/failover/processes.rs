@@ -32,9 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Transfers that are acknowledged between two ends of nodes, at least.
 const BETWEEN: u64 = 40;
 
-/// Nodes that end, at least, however short the soak is: with TCP, one is killed and one stopped,
-/// and where there are links, one is cut off.
-const ENDS: u16 = 3;
+/// Nodes that end, at least, however short the soak is: one in each way, and two where there is one.
+const ENDS: usize = 2;
 
 /// How the processes reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,17 +146,17 @@ pub(super) fn soak(shape: Shape, way: Way, seed: u64, secs: Duration) -> Result<
     }
     let (end, nodes) = (Instant::now() + secs, shape.nodes());
     let first = random.u16(0..shape.owners);
+    // Where the system tells of deaths, a process that is stopped is killed by the others.
+    let ways: &[Option<Silence>] = match cluster.places.as_ref().map(Places::have_links) {
+        None => &[None],
+        Some(false) => &[None, Some(Silence::Stopped)],
+        Some(true) => &[None, Some(Silence::Stopped), Some(Silence::CutOff)],
+    };
     for number in 0.. {
-        if number >= ENDS && Instant::now() >= end {
+        if usize::from(number) >= ENDS.max(ways.len()) && Instant::now() >= end {
             break;
         }
         let node = (first + number) % nodes;
-        // Where the system tells of deaths, a process that is stopped is killed by the others.
-        let ways: &[Option<Silence>] = match cluster.places.as_ref().map(Places::have_links) {
-            None => &[None],
-            Some(false) => &[None, Some(Silence::Stopped)],
-            Some(true) => &[None, Some(Silence::Stopped), Some(Silence::CutOff)],
-        };
         let ended = match ways[usize::from(number + number / nodes) % ways.len()] {
             Some(silence) => cluster.silence(node, silence),
             None => cluster.kill(node),
