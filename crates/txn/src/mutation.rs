@@ -216,7 +216,7 @@ pub enum Mutation {
     ReadyNotNoted,
     /// A node says that it has noted it before its directory has the note.
     NotesNotAwaited,
-    /// Where all nodes have ended, what their directories have noted is not asked for.
+    /// Where all nodes have ended, what their directories have noted is ignored.
     NotesIgnored,
     /// A visitor, which has the key and is no node, is served as a node is.
     VisitorsBelieved,

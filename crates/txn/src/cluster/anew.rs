@@ -30,7 +30,7 @@ use crate::{Config, Error, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns the view that follows one all of whose members have ended, if this node knows that
-    /// of each. Other lives of the same nodes are its members. `None` if one may go on, or has not
+    /// of each. Its members are the nodes that are here. `None` if one may go on, or has not
     /// come back and may have noted what is needed.
     pub(super) async fn begun_anew(&self, view: &View, last: &View) -> Result<Option<View>, Error> {
         let has_ended = |member: &Member| {

@@ -326,6 +326,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 
     /// Chooses whether transactions of a node that dies are completed or undone, and their locks
     /// freed.
+    ///
     /// That is so where nodes agree on the view ([`membership`](Self::membership)), and where there
     /// are [backups](Self::backups). Without backups, rows are recorded at the node that serves
     /// them, before a transaction of another node writes them. All nodes choose alike.
