@@ -334,7 +334,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// If it is `false`, that record is not made. What a node had locked when it died stays locked,
     /// and transactions that meet it are [told](super::Refusal::HolderDead). With backups, it is
     /// refused when the node [starts](Self::start). If it is `true` without a membership, that is
-    /// what a view does which is [changed](Worker::change_view) by hand.
+    /// what a view does which is [changed](super::Worker::change_view) by hand.
     ///
     /// # Example
     ///
