@@ -98,7 +98,7 @@ fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
 }
 
 fn check_protocol(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
-    let transfers = rounds(if accounts > 2 { 30 } else { 8 });
+    let transfers = rounds(if accounts > 2 { 12 } else { 4 });
     let left = Arc::new(AtomicU64::new(size.coroutines * u64::from(size.nodes)));
     let script = Transfers { accounts, transfers, seed, crosses, left, begun: Arc::default() };
     bed.run(Size { protocol, ..size }, &script);
@@ -112,17 +112,16 @@ const CROWD: Size = Size { nodes: 2, owners: 2, coroutines: 16, protocol: Protoc
 
 #[test]
 fn no_money_is_lost_in_one_process() {
-    for (bed, seed) in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::harsh(2), Bed::harsh(3)].iter().zip(1..)
-    {
+    for (bed, seed) in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::harsh(2)].iter().zip(1..) {
         check(bed, SIZE, 12, false, seed);
     }
 }
 
 #[test]
 fn no_money_is_lost_in_simulation() {
-    for seed in 0..rounds(3) {
-        check(&Bed::simulated(seed), SIZE, 12, false, seed);
-        check(&Bed::rough(seed), SIZE, 12, false, seed);
+    for seed in 0..rounds(2) {
+        let bed = if seed.is_multiple_of(2) { Bed::simulated(seed) } else { Bed::rough(seed) };
+        check(&bed, SIZE, 12, false, seed);
     }
 }
 

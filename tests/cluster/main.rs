@@ -23,8 +23,6 @@ mod closing;
 #[cfg(not(feature = "verbs"))]
 mod cooperative;
 #[cfg(not(feature = "verbs"))]
-mod coordinators;
-#[cfg(not(feature = "verbs"))]
 mod counts;
 #[cfg(not(feature = "verbs"))]
 mod deadlines;
@@ -37,8 +35,6 @@ mod drawn;
 mod drops;
 #[cfg(not(feature = "verbs"))]
 mod durable;
-#[cfg(not(feature = "verbs"))]
-mod failover;
 #[cfg(not(feature = "verbs"))]
 mod faults;
 #[cfg(not(feature = "verbs"))]
@@ -57,8 +53,6 @@ mod leases;
 #[cfg(not(feature = "verbs"))]
 mod local;
 #[cfg(not(feature = "verbs"))]
-mod lost;
-#[cfg(not(feature = "verbs"))]
 mod program;
 #[cfg(not(feature = "verbs"))]
 mod refusals;
@@ -73,11 +67,11 @@ mod rings;
 #[cfg(not(feature = "verbs"))]
 mod rows;
 #[cfg(not(feature = "verbs"))]
+mod simulated;
+#[cfg(not(feature = "verbs"))]
 mod single;
 #[cfg(not(feature = "verbs"))]
 mod snapshots;
-#[cfg(not(feature = "verbs"))]
-mod splits;
 #[cfg(not(feature = "verbs"))]
 mod status;
 #[cfg(not(feature = "verbs"))]
@@ -88,8 +82,6 @@ mod takeover;
 mod threads;
 #[cfg(not(feature = "verbs"))]
 mod uncertain;
-#[cfg(not(feature = "verbs"))]
-mod unmet;
 #[cfg(not(feature = "verbs"))]
 mod view_changes;
 #[cfg(not(feature = "verbs"))]
