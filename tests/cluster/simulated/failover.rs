@@ -448,6 +448,11 @@ impl Run {
         self.case.returns().all(|(node, _)| self.has_returned(view, node)) && self.is_whole(view)
     }
 
+    /// Returns whether one that was back may be taken out all the same: it is replaced after the end.
+    fn may_end_without_repair(&self) -> bool {
+        self.case.is_rough && self.case.silent().next().is_some()
+    }
+
     /// Returns whether each shard has as many replicas as there can be.
     fn is_whole(&self, view: &View) -> bool {
         let replicas = view.members().len().min(self.case.backups + 1);
@@ -581,6 +586,9 @@ impl Run {
             self.is_checked.store(true, SeqCst);
         }
         endpoint.until(|| self.is_checked.load(SeqCst)).await;
+        // A node that has come back may have had no shards yet when the view was whole.
+        let is_repaired = || self.may_end_without_repair() || self.is_repaired(&node.view());
+        endpoint.until(|| node.id().0 >= self.case.owners || is_repaired()).await;
         worker.catch_up().await.expect("backups apply");
         self.quiet.fetch_sub(1, SeqCst);
         endpoint.until(|| self.quiet.load(SeqCst) == 0).await;
@@ -750,8 +758,7 @@ fn run(case: &Case) -> (usize, Trace) {
     assert_eq!(sim.run_for(Duration::from_millis(500)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
     let at_the_end = |node: &&Node<Simulated, Tested>| case.is_at_the_end(node.id(), node.incarnation());
     let views = nodes.iter().filter(at_the_end).filter(|node| node.id().0 < case.owners).map(|node| node.view());
-    // One that was back, and is taken out all the same, is replaced after the end.
-    let is_ended = case.is_rough && silent > 0 || views.clone().all(|view| run.is_repaired(&view));
+    let is_ended = run.may_end_without_repair() || views.clone().all(|view| run.is_repaired(&view));
     assert!(is_ended, "{case:?}: {:?}", views.collect::<Vec<_>>());
     for owner in (0..case.owners).map(NodeId) {
         let left = nodes.iter().filter(at_the_end);
