@@ -461,6 +461,12 @@ impl Run {
         shards.all(|at| at.backups.len() + 1 == replicas && at.learners.is_empty())
     }
 
+    /// Returns whether transactions of a node's first life were acknowledged.
+    fn has_committed(&self, node: NodeId) -> bool {
+        let first = usize::from(node.0) * COROUTINES as usize;
+        self.acknowledged[first..first + COROUTINES as usize].iter().any(|count| count.load(SeqCst) > 0)
+    }
+
     /// Lets the leader take nodes for dead whose time has come.
     fn makes_mistakes(&self, now: Duration) {
         for (node, at, end) in &self.case.deaths {
@@ -484,9 +490,11 @@ impl Run {
         // Where the register has not answered meanwhile, one goes on that was away.
         let is_back = |now: Duration, (node, at, end): &(NodeId, Duration, End)| {
             let back = Duration::from_nanos(self.formed.load(SeqCst)).saturating_add(*at + AWAY + 5 * LEASE);
-            // A client that no leader has met yet has begun nothing, and is not missed.
-            let may_stay =
-                node.0 >= self.case.owners || self.case.is_rough && matches!(end, End::Stops | End::IsCutOff);
+            let may_stay = match node.0 >= self.case.owners {
+                // A client that no leader has met yet has begun nothing, and is not missed.
+                true => !self.has_committed(*node),
+                false => self.case.is_rough && matches!(end, End::Stops | End::IsCutOff),
+            };
             may_stay && now > back
         };
         while self.quiet.load(SeqCst) > 0 || self.away.load(SeqCst) > 0 {
