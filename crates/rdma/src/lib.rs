@@ -95,6 +95,7 @@ pub use fabric::untrusted;
 pub use fabric::{
     Fabric,
     capabilities::{Atomicity, Capabilities, Order},
+    letters::{LONGEST_LETTER, Letters, TakeLetter},
     local::{LocalConfig, LocalFabric, LocalPort, Tearing},
     membership::{Incarnation, NodeEvent, Presence},
     sim::{
