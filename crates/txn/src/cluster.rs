@@ -65,6 +65,7 @@ mod acquire;
 mod adapt;
 #[cfg(feature = "tcp")]
 mod address;
+mod agreement;
 mod anew;
 mod ask;
 mod builder;
@@ -131,6 +132,8 @@ mod time;
 mod tx;
 pub(crate) mod undo;
 mod view;
+#[cfg(feature = "raft")]
+mod voters;
 mod wire;
 mod worker;
 
