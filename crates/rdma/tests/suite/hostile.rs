@@ -39,13 +39,13 @@ fn preamble(version: u16) -> Vec<u8> {
 #[derive(Clone, Copy)]
 pub(crate) struct Hello {
     pub(crate) kind: u8,
-    engine: u8,
-    sealed: u8,
+    pub(crate) engine: u8,
+    pub(crate) sealed: u8,
     pub(crate) from: u16,
     pub(crate) to: u16,
     pub(crate) incarnation: u32,
-    expected: u32,
-    endpoint: u16,
+    pub(crate) expected: u32,
+    pub(crate) endpoint: u16,
 }
 
 /// An honest one.
