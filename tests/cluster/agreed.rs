@@ -19,7 +19,7 @@ use drtm_htm::Native;
 use drtm_rdma::{Incarnation, NodeId, TcpFabric};
 use drtm_testing::ports::free_addresses;
 use drtm_txn::{
-    Builder, Error, Options, Pod, Table, TableDef, Transaction as _,
+    Builder, Durability, Error, Options, Pod, Table, TableDef, Transaction as _,
     cluster::{Cluster, ClusterError, Partition, View},
 };
 use fastrand::Rng;
@@ -86,7 +86,7 @@ pub(crate) fn start(path: &Path, node: u16, bootstraps: bool) -> (Bank, Money) {
     let addresses = fs::read_to_string(path.join("addresses")).expect("they are chosen");
     let mut database = Builder::new().memory(16 << 20);
     if path.join("durable").exists() {
-        database = database.path(path.join(node.to_string())).create(true);
+        database = database.path(path.join(node.to_string())).create(true).durability(Durability::Sync);
     }
     let builder = Cluster::builder().addresses(node, addresses.lines()).key([7; 32]);
     let mut builder = builder.database(database).lease(LEASE);
@@ -200,7 +200,6 @@ impl Drop for Over<'_> {
 pub(crate) struct Scene<'a> {
     pub(crate) place: &'a Place,
     pub(crate) bank: &'a Bank,
-    money: Money,
     pub(crate) owners: Vec<Owner>,
     /// How often this process was told that it has moved money.
     counted: &'a AtomicU64,
@@ -277,10 +276,7 @@ impl Scene<'_> {
     }
 }
 
-/// Runs a cluster of three under load, of which this process is the last, and judges the money.
-pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
-    let owners = (0..OWN).map(|node| Owner::spawn(node, &place.path, node == 0)).collect();
-    let (bank, money) = start(&place.path, OWN, false);
+fn fill(bank: &Bank, money: Money) {
     bank.wait_for_nodes(PATIENCE).expect("all are started");
     let fill = bank.transact_with(Options::new().within(PATIENCE), async move |tx| {
         for account in 0..ACCOUNTS {
@@ -289,6 +285,23 @@ pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
         tx.put(money, MARK, &0).await
     });
     fill.wait().expect("they agree on a view");
+}
+
+/// Checks that no money is lost. Returns the mark.
+fn judge(bank: &Bank, money: Money) -> u64 {
+    let soon = Options::new().within(PATIENCE);
+    let all = bank.transact_with(soon, async move |tx| tx.get_many(money, 0..=MARK).await);
+    let all: Vec<u64> = all.wait().expect("it has replicas").into_iter().map(|row| row.expect("filled")).collect();
+    let sum = all[..ACCOUNTS as usize].iter().fold(0, |sum: u64, one| sum.wrapping_add(*one));
+    assert_eq!(sum, ACCOUNTS * BALANCE, "{all:?}");
+    all[MARK as usize]
+}
+
+/// Runs a cluster of three under load, of which this process is the last, and judges the money.
+pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
+    let owners = (0..OWN).map(|node| Owner::spawn(node, &place.path, node == 0)).collect();
+    let (bank, money) = start(&place.path, OWN, false);
+    fill(&bank, money);
     let (is_over, is_lost, counted) = (&AtomicBool::new(false), &AtomicBool::new(false), &AtomicU64::new(0));
     let bank = &bank;
     thread::scope(|scope| {
@@ -307,19 +320,14 @@ pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
         });
         let _over = Over(is_over);
         let has_failed = || moves.is_finished();
-        let mut scene = Scene { place, bank, money, owners, counted, is_lost, has_failed: &has_failed };
+        let mut scene = Scene { place, bank, owners, counted, is_lost, has_failed: &has_failed };
         scene.goes_on();
         story(&mut scene);
         is_over.store(true, SeqCst);
         while !moves.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
-        let all =
-            bank.transact_with(Options::new().within(PATIENCE), async move |tx| tx.get_many(money, 0..=MARK).await);
-        let all: Vec<u64> = all.wait().expect("it has replicas").into_iter().map(|row| row.expect("filled")).collect();
-        let sum = all[..ACCOUNTS as usize].iter().fold(0, |sum: u64, one| sum.wrapping_add(*one));
-        assert_eq!(sum, ACCOUNTS * BALANCE, "{all:?}");
-        assert_eq!(all[MARK as usize], counted.load(SeqCst), "nothing that was acknowledged is lost");
+        assert_eq!(judge(bank, money), counted.load(SeqCst), "nothing that was acknowledged is lost");
     });
 }
 
@@ -364,28 +372,31 @@ fn an_owner_that_is_stopped_finds_itself_out_and_comes_back() {
 }
 
 #[test]
-fn an_owner_that_is_left_alone_changes_nothing_until_others_are_back() {
+fn an_owner_that_is_left_alone_changes_nothing_and_all_begin_anew() {
     let place = Place::new("minority", true);
-    run(&place, |scene| {
-        let (before, lives) = (scene.view().number(), [0, 1].map(|node| scene.life_of(node)));
-        scene.lose(true);
-        (0..OWN).for_each(|node| scene.owners[usize::from(node)].kill());
-        let money = scene.money;
-        let get = Options::new().within(Duration::from_millis(500));
-        // When its lease has ended, it returns nothing that it has.
-        while scene.bank.transact_with(get, async move |tx| tx.get(money, u64::from(OWN)).await).wait().is_ok() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(scene.view().number(), before);
-        for node in 0..OWN {
-            scene.owners[usize::from(node)] = Owner::spawn(node, &place.path, false);
-        }
-        (0..OWN).for_each(|node| scene.until_out(node, lives[usize::from(node)]));
-        scene.until_whole();
-        scene.goes_on();
-        scene.lose(false);
-        scene.goes_on();
-    });
+    let spawn = || (0..OWN).map(|node| Owner::spawn(node, &place.path, node == 0)).collect::<Vec<_>>();
+    let mut owners = spawn();
+    let (bank, money) = start(&place.path, OWN, false);
+    fill(&bank, money);
+    let mut random = Rng::with_seed(7);
+    for count in 1..=40 {
+        transfer(&bank, money, &mut random, Some(count)).expect("all are here");
+    }
+    let before = bank.node().view().number();
+    owners.iter_mut().for_each(Owner::kill);
+    let soon = Options::new().within(Duration::from_millis(500));
+    // When its lease has ended, it returns nothing that it has.
+    while bank.transact_with(soon, async move |tx| tx.get(money, u64::from(OWN)).await).wait().is_ok() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(bank.node().view().number(), before);
+    drop(bank);
+    // All have ended, and each has its directory, and its vote.
+    let owners = spawn();
+    let (bank, money) = start(&place.path, OWN, true);
+    assert_eq!(judge(&bank, money), 40);
+    assert!(bank.node().view().number() > before);
+    drop(owners);
 }
 
 #[test]
