@@ -215,6 +215,10 @@ impl ClusterBuilder<InProcess> {
     /// `10.0.0.1:7000`. It listens at its own address. All nodes are given the same list, and the
     /// same [key](ClusterBuilder::key_file).
     ///
+    /// Three nodes or more agree on the view by Raft (feature `raft`), unless something else is
+    /// chosen, and go on without those that die. One of them [makes](ClusterBuilder::bootstrap) the
+    /// cluster; until then, none serves.
+    ///
     /// # Example
     ///
     /// ```no_run
@@ -356,8 +360,8 @@ impl<P: Place> ClusterBuilder<P> {
     }
 
     /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. By default
-    /// one, where three nodes or more agree on the view by a [membership](Self::membership), and
-    /// the protocol finds conflicts by versions; otherwise none.
+    /// one, where three nodes or more agree on the view, by Raft or by a
+    /// [membership](Self::membership), and the protocol finds conflicts by versions; otherwise none.
     ///
     /// # Example
     ///
