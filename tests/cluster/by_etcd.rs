@@ -14,7 +14,7 @@ use std::{
 use drtm_membership::{Error, Etcd, EtcdOptions, Membership};
 use drtm_txn::cluster::ClusterEvent;
 
-use crate::agreed::{Owner, Place, run};
+use crate::agreeing::{Owner, Place, run};
 
 /// The file of a test with etcd's address.
 const ENDPOINT: &str = "etcd";

@@ -7,6 +7,8 @@
 #[cfg(not(feature = "verbs"))]
 mod agreed;
 #[cfg(not(feature = "verbs"))]
+mod agreeing;
+#[cfg(not(feature = "verbs"))]
 mod bank;
 mod bed;
 #[cfg(not(feature = "verbs"))]

@@ -46,7 +46,7 @@ pub trait Letters: Send + Sync + fmt::Debug {
     /// the order of sending, and some may be missing.
     ///
     /// Returns false if it is dropped at once: it is longer than [`LONGEST_LETTER`], there is no
-    /// other node of this number, or many letters wait to be sent. One that is not dropped at once
-    /// can still be lost.
+    /// other node of this number, many letters wait to be sent, or this node has left. One that is
+    /// not dropped at once can still be lost.
     fn send(&self, to: NodeId, letter: Vec<u8>) -> bool;
 }

@@ -118,6 +118,7 @@ fn a_node_has_its_letters_once_and_none_when_it_has_left() {
     drop(letters);
     let letters = fabric.letters(NodeId(0), Box::new(|_, _| {})).expect("they are free");
     fabric.leave();
+    assert!(!letters.send(NodeId(1), b"it has left".to_vec()));
     drop(letters);
     let closed = fabric.letters(NodeId(0), Box::new(|_, _| {})).map(drop);
     assert_eq!(closed, Err(FabricError::Closed { node: NodeId(0) }));

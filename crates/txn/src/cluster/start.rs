@@ -142,6 +142,7 @@ pub struct ClusterBuilder<P: Place> {
     copy_rate: Option<u64>,
     recoverable: Option<bool>,
     agreement: Agreement,
+    #[cfg_attr(not(feature = "raft"), allow(dead_code, reason = "it is of Raft only"))]
     bootstraps: bool,
     lease: Option<Duration>,
     shards: Option<usize>,

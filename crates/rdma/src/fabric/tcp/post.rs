@@ -80,8 +80,11 @@ impl fmt::Debug for Post {
 }
 
 impl Post {
-    /// Leaves a letter. Returns false if there are as many as there may be.
+    /// Leaves a letter. Returns false if there are as many as there may be, or the node has left.
     fn leave(&self, to: NodeId, letter: Vec<u8>) -> bool {
+        if self.is_closed.load(SeqCst) {
+            return false;
+        }
         {
             let mut waiting = self.waiting.lock();
             let (count, bytes) = waiting.sizes.entry(to).or_default();
