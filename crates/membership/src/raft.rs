@@ -8,7 +8,8 @@
 //!
 //! Voters begin as one: [`Raft::bootstrap`] makes a cluster of the one that is told so, and each
 //! other [joins](Raft::join) it. A node that comes back without its directory joins in the same
-//! way, in place of its former voter. [`Raft::enter`] does what fits, by [asking](entry) the others.
+//! way, in place of its former voter. [`Raft::enter`] does what fits, by [asking](entry) the
+//! others.
 
 mod calls;
 mod disk;

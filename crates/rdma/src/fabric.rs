@@ -193,8 +193,9 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// [`FabricError::NoLetters`], where [`Capabilities::letters`] says so. When the node is unknown
-    /// or has left, or has its letters already; or when the system has no thread or descriptor.
+    /// [`FabricError::NoLetters`], where [`Capabilities::letters`] says so. When the node is
+    /// unknown or has left, or has its letters already; or when the system has no thread or
+    /// descriptor.
     ///
     /// # Example
     ///

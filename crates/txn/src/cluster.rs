@@ -53,13 +53,14 @@
 //!
 //! # What it does not do yet
 //!
-//! Where nodes do not agree on the view, by Raft or another [membership](NodeBuilder::membership), no
-//! node takes the place of one that dies unless it is told to: its [backups](NodeBuilder::backups)
-//! serve its shards once one of the nodes that are left has [changed](Worker::change_view) the view.
-//! Without backups, its rows are in its directory, if its database has a path. What it had begun at
-//! other nodes is completed or undone where the view goes on without it, or where transactions are
-//! logged [in memory](NodeBuilder::logs_in_memory) that outlives the process. Otherwise, what it had
-//! locked stays locked, and transactions that meet such a lock fail with [`Refusal::HolderDead`].
+//! Where nodes do not agree on the view, by Raft or another [membership](NodeBuilder::membership),
+//! no node takes the place of one that dies unless it is told to: its
+//! [backups](NodeBuilder::backups) serve its shards once one of the nodes that are left has
+//! [changed](Worker::change_view) the view. Without backups, its rows are in its directory, if its
+//! database has a path. What it had begun at other nodes is completed or undone where the view
+//! goes on without it, or where transactions are logged [in memory](NodeBuilder::logs_in_memory)
+//! that outlives the process. Otherwise, what it had locked stays locked, and transactions that
+//! meet such a lock fail with [`Refusal::HolderDead`].
 
 mod acquire;
 mod adapt;

@@ -62,6 +62,7 @@ mod rounds;
 mod service;
 mod shared;
 mod shares;
+mod tray;
 mod visit;
 pub(crate) mod wire;
 

@@ -471,8 +471,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 
     /// Lets the owners agree on the view among themselves, by Raft, over the fabric's
     /// [letters](drtm_rdma::Letters): no service runs beside them. It takes the place of a
-    /// [membership](Self::membership), and all owners choose it. A majority of them must be left for
-    /// the view to change.
+    /// [membership](Self::membership), and all owners choose it. A majority of them must be left
+    /// for the view to change.
     ///
     /// A cluster is made once: by the first owner in number that `bootstraps`, when all owners have
     /// started and none of them belongs to a cluster. All others join it. What an owner must not

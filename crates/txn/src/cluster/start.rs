@@ -362,7 +362,8 @@ impl<P: Place> ClusterBuilder<P> {
 
     /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. By default
     /// one, where three nodes or more agree on the view, by Raft or by a
-    /// [membership](Self::membership), and the protocol finds conflicts by versions; otherwise none.
+    /// [membership](Self::membership), and the protocol finds conflicts by versions; otherwise
+    /// none.
     ///
     /// # Example
     ///
@@ -436,16 +437,16 @@ impl<P: Place> ClusterBuilder<P> {
         Self { agreement: Agreement::Given(membership), ..self }
     }
 
-    /// Makes the cluster, if there is none yet, where nodes agree on the view by Raft: three or more
-    /// on a fabric over TCP, unless another [membership](Self::membership) is chosen (feature
+    /// Makes the cluster, if there is none yet, where nodes agree on the view by Raft: three or
+    /// more on a fabric over TCP, unless another [membership](Self::membership) is chosen (feature
     /// `raft`). Otherwise it says nothing.
     ///
     /// One node is told so, in the cluster's life once. It makes the cluster when all nodes have
     /// started and none of them belongs to one; all others join it, and start again, without being
     /// told. It does no harm where a node is told so each time that it starts, nor where several
-    /// are: the first of them in number does it, and not if any node belongs to a cluster. But where
-    /// all nodes have lost their directories, or never had any, it is for you to say that a new and
-    /// empty cluster is what is to follow.
+    /// are: the first of them in number does it, and not if any node belongs to a cluster. But
+    /// where all nodes have lost their directories, or never had any, it is for you to say that a
+    /// new and empty cluster is what is to follow.
     ///
     /// # Example
     ///

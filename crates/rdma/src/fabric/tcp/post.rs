@@ -16,121 +16,30 @@ mod outgoing;
 use std::{
     collections::HashMap,
     fmt,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, atomic::Ordering::SeqCst},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use drtm_htm::Engine;
-use parking_lot::Mutex;
 
-use crate::{FabricError, Incarnation, LONGEST_LETTER, Letters, NodeId, TakeLetter, sync::time};
+use crate::{FabricError, LONGEST_LETTER, Letters, NodeId, TakeLetter, sync::time};
 
 use super::{
     bell::{Bell, Ready},
-    dial::Wire,
-    hello::Hello,
     shared::Shared,
+    tray::Tray,
 };
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-/// Bytes of letters that wait for one node.
-const MOST_WAITING: usize = 2 * LONGEST_LETTER;
-
-/// Letters that wait for one node.
-const MOST_LETTERS: usize = 1024;
-
 /// In a token: that the connection is one that this node was dialled by.
 const INCOMING: u64 = 1 << 32;
-
-/// A connection that a peer has made for its letters.
-pub(super) struct Arrival {
-    node: NodeId,
-    incarnation: Incarnation,
-    /// Where the directory had the peer then.
-    at: SocketAddr,
-    wire: Wire,
-}
-
-/// What waits for the thread.
-#[derive(Default)]
-struct Waiting {
-    letters: HashMap<NodeId, Vec<Vec<u8>>>,
-    /// Letters and bytes of them that wait for a node, here or with the thread.
-    sizes: HashMap<NodeId, (usize, usize)>,
-    arrivals: Vec<Arrival>,
-}
-
-/// What other threads leave for the thread that carries a node's letters.
-pub(super) struct Post {
-    bell: Bell,
-    waiting: Mutex<Waiting>,
-    is_closed: AtomicBool,
-}
-
-impl fmt::Debug for Post {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Post(..)")
-    }
-}
-
-impl Post {
-    /// Leaves a letter. Returns false if there are as many as there may be, or the node has left.
-    fn leave(&self, to: NodeId, letter: Vec<u8>) -> bool {
-        if self.is_closed.load(SeqCst) {
-            return false;
-        }
-        {
-            let mut waiting = self.waiting.lock();
-            let (count, bytes) = waiting.sizes.entry(to).or_default();
-            if *count >= MOST_LETTERS || *bytes + letter.len() > MOST_WAITING {
-                return false;
-            }
-            (*count, *bytes) = (*count + 1, *bytes + letter.len());
-            waiting.letters.entry(to).or_default().push(letter);
-        }
-        self.bell.rouse();
-        true
-    }
-
-    /// Leaves a connection whose handshake is done.
-    pub(super) fn accept(&self, hello: &Hello, at: SocketAddr, wire: Wire) {
-        let arrival = Arrival { node: hello.from, incarnation: hello.incarnation, at, wire };
-        self.waiting.lock().arrivals.push(arrival);
-        self.bell.rouse();
-    }
-
-    /// Ends the thread.
-    pub(super) fn close(&self) {
-        self.is_closed.store(true, SeqCst);
-        self.bell.insist();
-    }
-
-    /// Returns whether nothing waits for the thread.
-    fn is_quiet(&self) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.arrivals.is_empty() && waiting.letters.is_empty() && !self.is_closed.load(SeqCst)
-    }
-
-    /// Makes room for as many letters as were sent or dropped.
-    fn made_room(&self, to: NodeId, (letters, bytes): (usize, usize)) {
-        if letters > 0
-            && let Some(size) = self.waiting.lock().sizes.get_mut(&to)
-        {
-            *size = (size.0.saturating_sub(letters), size.1.saturating_sub(bytes));
-        }
-    }
-}
 
 /// A node's handle of its letters.
 pub(super) struct PostBox<E: Engine> {
     shared: Arc<Shared<E>>,
-    post: Arc<Post>,
+    post: Arc<Tray>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -139,7 +48,7 @@ impl<E: Engine> PostBox<E> {
     pub(super) fn open(shared: &Arc<Shared<E>>, take: TakeLetter) -> Result<Self, FabricError> {
         let node = shared.node;
         let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
-        let post = Arc::new(Post { bell, waiting: Mutex::default(), is_closed: AtomicBool::new(false) });
+        let post = Arc::new(Tray::new(bell));
         {
             let mut open = shared.post.lock();
             if shared.leaving.load(SeqCst) {
@@ -194,7 +103,7 @@ impl<E: Engine> fmt::Debug for PostBox<E> {
 /// What carries a node's letters.
 struct Postman<E: Engine> {
     shared: Arc<Shared<E>>,
-    post: Arc<Post>,
+    post: Arc<Tray>,
     take: TakeLetter,
     outgoing: HashMap<NodeId, Outgoing>,
     incoming: HashMap<NodeId, Incoming>,
@@ -203,7 +112,7 @@ struct Postman<E: Engine> {
 impl<E: Engine> Postman<E> {
     fn run(&mut self) {
         let mut ready = Vec::new();
-        while !self.post.is_closed.load(SeqCst) {
+        while !self.post.is_closed() {
             self.collect();
             for Ready { token, .. } in std::mem::take(&mut ready) {
                 if token & INCOMING != 0 {
@@ -217,10 +126,7 @@ impl<E: Engine> Postman<E> {
 
     /// Takes what other threads have left.
     fn collect(&mut self) {
-        let (letters, arrivals) = {
-            let mut waiting = self.post.waiting.lock();
-            (std::mem::take(&mut waiting.letters), std::mem::take(&mut waiting.arrivals))
-        };
+        let (letters, arrivals) = self.post.take();
         for (node, letters) in letters {
             self.outgoing.entry(node).or_insert_with(|| Outgoing::new(node)).push(letters);
         }

@@ -36,8 +36,8 @@ use super::{
     handler::CallHandler,
     hello::{Hello, Purpose, Verdict},
     inbox::{Inbox, Place},
-    post::Post,
     shares::Totals,
+    tray::Tray,
     wire::Failure,
 };
 
@@ -90,7 +90,7 @@ pub(crate) struct Shared<E: Engine> {
     /// Takes calls in place of the mailbox, if there is one.
     pub(super) handler: Option<Arc<dyn CallHandler>>,
     /// What carries the node's letters, if it is to get any.
-    pub(super) post: Mutex<Option<Arc<Post>>>,
+    pub(super) post: Mutex<Option<Arc<Tray>>>,
 }
 
 impl<E: Engine> Shared<E> {

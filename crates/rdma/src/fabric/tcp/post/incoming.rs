@@ -10,9 +10,10 @@ use super::{
         bell::{Bell, Interest},
         dial::Wire,
         flow::Came,
+        tray::Arrival,
         wire::{self, Request},
     },
-    Arrival, INCOMING,
+    INCOMING,
 };
 use crate::NodeId;
 
