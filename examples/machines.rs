@@ -82,8 +82,9 @@ fn run_node(mut builder: ClusterBuilder<OnTcp>, me: u64, nodes: u64, payments: u
 pub(crate) fn run(nodes: u16, payments: u64) -> Outcome<(Vec<i64>, i64)> {
     let free = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0")?.local_addr()).collect::<Result<Vec<_>, _>>()?;
     let sums = thread::scope(|scope| {
-        // A fixed key, for one run on one machine. Real clusters need a secret one.
-        let builder = |me| Cluster::builder().addresses(me, &free).key([7; 32]);
+        // A fixed key, for one run on one machine. Real clusters need a secret one. The cluster is
+        // new, and the first node makes it.
+        let builder = |me| Cluster::builder().addresses(me, &free).key([7; 32]).bootstrap();
         let node = |(me, builder)| scope.spawn(move || run_node(builder, me, nodes.into(), payments));
         let threads: Vec<_> = (0..).zip((0..nodes).map(builder)).map(node).collect();
         threads.into_iter().map(|node| node.join().map_err(|_| "a node has panicked")?).collect::<Outcome<_>>()
@@ -94,7 +95,7 @@ pub(crate) fn run(nodes: u16, payments: u64) -> Outcome<(Vec<i64>, i64)> {
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [number, key, addresses @ ..] = &arguments[..] {
-        let builder = Cluster::builder().addresses(number.parse()?, addresses).key_file(key);
+        let builder = Cluster::builder().addresses(number.parse()?, addresses).key_file(key).bootstrap();
         let sum = run_node(builder, number.parse()?, addresses.len() as u64, 2_000)?;
         println!("node {number} moved money 2000 times, and finds {sum} in all");
     } else {

@@ -79,6 +79,9 @@ pub mod rdma {
 pub mod membership {
     #[doc(inline)]
     pub use drtm_membership::{Answer, Configuration, Directory, DirectoryOptions, Error, Membership};
+    #[cfg(feature = "etcd")]
+    #[doc(inline)]
+    pub use drtm_membership::{Etcd, EtcdOptions};
 }
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]

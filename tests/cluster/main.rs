@@ -5,12 +5,18 @@
 // With the feature `verbs`, the suite is what needs NICs: they are emulated where it is tested, and
 // all else is tested without.
 #[cfg(not(feature = "verbs"))]
+mod agreed;
+#[cfg(not(feature = "verbs"))]
+mod agreeing;
+#[cfg(not(feature = "verbs"))]
 mod bank;
 mod bed;
 #[cfg(not(feature = "verbs"))]
 mod body;
 #[cfg(not(feature = "verbs"))]
 mod broken;
+#[cfg(all(feature = "etcd", not(feature = "verbs")))]
+mod by_etcd;
 mod chopped;
 #[cfg(not(feature = "verbs"))]
 mod claims;

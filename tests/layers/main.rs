@@ -208,6 +208,7 @@ const NAME_NODES: &[&str] = &[
     "view",
     "view::encoding",
     "view::lost",
+    "voters",
     "worker",
 ];
 

@@ -70,7 +70,7 @@ pub use etcd::{Etcd, EtcdOptions};
 pub use fixed::Fixed;
 pub use leases::{Heartbeat, LeaderLeases, LeaseTerms, MemberLease, may_open};
 #[cfg(feature = "raft")]
-pub use raft::{Raft, RaftOptions, Transport, Voter};
+pub use raft::{LONGEST_MESSAGE, Raft, RaftOptions, Transport, Voter};
 pub use register::{Client, Register, RegisterOptions};
 
 /// The configuration of a cluster, as an engine of agreement keeps it.

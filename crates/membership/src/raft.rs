@@ -8,10 +8,12 @@
 //!
 //! Voters begin as one: [`Raft::bootstrap`] makes a cluster of the one that is told so, and each
 //! other [joins](Raft::join) it. A node that comes back without its directory joins in the same
-//! way, in place of its former voter.
+//! way, in place of its former voter. [`Raft::enter`] does what fits, by [asking](entry) the
+//! others.
 
 mod calls;
 mod disk;
+mod entry;
 mod log;
 mod machine;
 mod message;
@@ -30,7 +32,10 @@ use std::{
 };
 
 use openraft::{Config, SnapshotPolicy};
-use tokio::{runtime, sync::mpsc};
+use tokio::{
+    runtime,
+    sync::{Semaphore, mpsc},
+};
 pub use types::Voter;
 
 use self::{
@@ -42,12 +47,28 @@ use self::{
 use crate::{
     Membership,
     answer::{Answer, Promise},
-    configuration::Configuration,
+    configuration::{Configuration, MOST_BYTES},
     error::Error,
     latest::Latest,
     ledger,
     mutation::Mutation,
 };
+
+/// The longest message that a [`Transport`] is given, in bytes.
+///
+/// # Example
+///
+/// ```
+/// assert!(drtm_membership::LONGEST_MESSAGE > drtm_membership::MOST_BYTES);
+/// ```
+pub const LONGEST_MESSAGE: usize = 4 << 20;
+
+// The longest that follow from the longest content: entries that are appended together, or a
+// snapshot with the names of former requests.
+const _: () = assert!(LONGEST_MESSAGE >= 3 * MOST_BYTES + (64 << 10));
+
+/// Memory of messages that wait, in units of 1 KiB. A message that finds no room is lost.
+const ROOM: usize = 16 << 10;
 
 /// Carries messages between voters: a cluster's own connections.
 ///
@@ -135,6 +156,8 @@ pub struct Raft {
     latest: Arc<Latest>,
     metrics: Metrics,
     commands: mpsc::UnboundedSender<Command>,
+    /// Room for messages that wait.
+    room: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -180,7 +203,8 @@ impl Raft {
         };
         let thread = thread::Builder::new().name("drtm-raft".into()).spawn(run).map_err(Error::unavailable)?;
         let metrics = starting.recv().map_err(|_| Error::Closed)??;
-        Ok(Self { calls, latest, metrics, commands, thread: Some(thread) })
+        let room = Arc::new(Semaphore::new(ROOM));
+        Ok(Self { calls, latest, metrics, commands, room, thread: Some(thread) })
     }
 
     /// Returns this voter's number, node and address.
@@ -221,16 +245,47 @@ impl Raft {
         answer
     }
 
+    /// Joins the cluster that one of the other nodes belongs to, given their numbers and addresses.
+    /// It tries until it is in, and a voter that is a member already notes that. If `founds` is
+    /// true, all other nodes answer, and none belongs to a cluster, it makes one: see
+    /// [`bootstrap`](Self::bootstrap). If several are told so, the one with the lowest number does.
+    ///
+    /// The answer is [`Error::Refused`] if it has been told before.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use drtm_membership::{Membership, Raft, RaftOptions, Transport, Voter};
+    /// # struct NoOthers;
+    /// # impl Transport for NoOthers {
+    /// #     fn send(&self, _: &Voter, _: Vec<u8>) {}
+    /// # }
+    /// let node = Raft::start(None, 0, "localhost:7400", Arc::new(NoOthers), RaftOptions::default())?;
+    /// node.enter(Vec::new(), true).wait()?;
+    /// assert_eq!(node.voters().len(), 1);
+    /// # Ok::<(), drtm_membership::Error>(())
+    /// ```
+    pub fn enter(&self, others: Vec<(u32, String)>, founds: bool) -> Answer<()> {
+        let (answer, promise) = Answer::awaited(Error::unknown("the voter is closed"));
+        self.command(Command::Enter { others, founds, promise });
+        answer
+    }
+
     /// Takes a message that another voter's transport was given.
     ///
     /// # Errors
     ///
-    /// [`Error::Message`] if it is none, or is for another voter or from another cluster. Voters
-    /// that were replaced send such messages.
+    /// [`Error::Message`] if it is none, or is for another voter or from another cluster, as those
+    /// are that voters send which were replaced; or if too many wait.
     pub fn receive(&self, message: &[u8]) -> Result<(), Error> {
         let envelope = Envelope::decode(message)?;
         server::admits(&self.calls, &envelope)?;
-        self.command(Command::Message(envelope));
+        let units = (message.len() >> 10) as u32 + 1;
+        match Arc::clone(&self.room).try_acquire_many_owned(units) {
+            Ok(room) => self.command(Command::Message(envelope, room)),
+            Err(_) => return Err(Error::Message { why: "there is no room for it" }),
+        }
         Ok(())
     }
 

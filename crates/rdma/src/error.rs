@@ -232,6 +232,24 @@ pub enum FabricError {
         /// The node.
         node: NodeId,
     },
+    /// The fabric carries no letters.
+    #[error("the fabric of {node} carries no letters; use one over TCP")]
+    NoLetters {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node's letters are taken already.
+    #[error("the letters of {node} are taken already; drop what was returned before")]
+    LettersTaken {
+        /// The node.
+        node: NodeId,
+    },
+    /// The system has no thread for the node's letters.
+    #[error("the system has no thread for the letters of {node}; raise the limit on processes")]
+    NoThread {
+        /// The node.
+        node: NodeId,
+    },
     /// The NIC needs locked memory, and this process may not lock more.
     #[error("the NIC of {node} cannot have {bytes} bytes of memory locked; the limit is {limit}: raise `ulimit -l`")]
     LockedMemory {

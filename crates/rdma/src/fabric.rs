@@ -50,6 +50,7 @@ pub mod die;
 pub(crate) mod header;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 pub(crate) mod ibv;
+pub(crate) mod letters;
 pub(crate) mod lifetime;
 pub(crate) mod local;
 pub(crate) mod mailbox;
@@ -68,7 +69,10 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, Incarnation, Loopback, NodeId, Port, Region, RegionError, RegionId};
+use crate::{
+    Capabilities, Endpoint, FabricError, Incarnation, Letters, Loopback, NodeId, Port, Region, RegionError, RegionId,
+    TakeLetter,
+};
 
 /// A network of nodes: nodes register memory with it, and their workers get endpoints from it.
 ///
@@ -182,6 +186,22 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     /// ```
     fn relocate(&self, _node: NodeId, _other: NodeId, _address: SocketAddr) -> Result<(), FabricError> {
         Ok(())
+    }
+
+    /// Opens the letters of a node: those that come are given to `take`, and what is returned sends
+    /// others. A node has them once at a time: until what is returned is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`FabricError::NoLetters`], where [`Capabilities::letters`] says so. When the node is
+    /// unknown or has left, or has its letters already; or when the system has no thread or
+    /// descriptor.
+    ///
+    /// # Example
+    ///
+    /// See [`Letters`].
+    fn letters(&self, node: NodeId, _take: TakeLetter) -> Result<Arc<dyn Letters>, FabricError> {
+        Err(FabricError::NoLetters { node })
     }
 
     /// Makes a node leave in good order: its peers are told, and operations to it, and calls that

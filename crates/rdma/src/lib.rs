@@ -13,6 +13,7 @@
 //! - [`Endpoint`]: one worker thread's access to a fabric. [`Verbs`]: its operations, one at a
 //!   time; [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]:
 //!   their results.
+//! - [`Letters`]: bytes from node to node for what agrees on who is a member, over TCP.
 //! - [`rpc`]: typed calls, several to a message.
 //! - [`Counters`]: counts of operations, by [`Phase`].
 //! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, woken by completions.
@@ -95,6 +96,7 @@ pub use fabric::untrusted;
 pub use fabric::{
     Fabric,
     capabilities::{Atomicity, Capabilities, Order},
+    letters::{LONGEST_LETTER, Letters, TakeLetter},
     local::{LocalConfig, LocalFabric, LocalPort, Tearing},
     membership::{Incarnation, NodeEvent, Presence},
     sim::{

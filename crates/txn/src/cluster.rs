@@ -53,18 +53,20 @@
 //!
 //! # What it does not do yet
 //!
-//! When a node dies, no node takes its place unless it is told to: its
+//! Where nodes do not agree on the view, by Raft or another [membership](NodeBuilder::membership),
+//! no node takes the place of one that dies unless it is told to: its
 //! [backups](NodeBuilder::backups) serve its shards once one of the nodes that are left has
 //! [changed](Worker::change_view) the view. Without backups, its rows are in its directory, if its
-//! database has a path. What it had begun at other nodes is completed or undone where the view goes
-//! on without it, or where transactions are logged [in memory](NodeBuilder::logs_in_memory) that
-//! outlives the process. Otherwise, what it had locked stays locked, and transactions that meet
-//! such a lock fail with [`Refusal::HolderDead`].
+//! database has a path. What it had begun at other nodes is completed or undone where the view
+//! goes on without it, or where transactions are logged [in memory](NodeBuilder::logs_in_memory)
+//! that outlives the process. Otherwise, what it had locked stays locked, and transactions that
+//! meet such a lock fail with [`Refusal::HolderDead`].
 
 mod acquire;
 mod adapt;
 #[cfg(feature = "tcp")]
 mod address;
+mod agreement;
 mod anew;
 mod ask;
 mod builder;
@@ -131,6 +133,8 @@ mod time;
 mod tx;
 pub(crate) mod undo;
 mod view;
+#[cfg(feature = "raft")]
+mod voters;
 mod wire;
 mod worker;
 

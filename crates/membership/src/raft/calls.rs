@@ -8,8 +8,8 @@ use std::{
 };
 
 use openraft::{
-    RPCTypes, RaftNetwork, RaftNetworkFactory, Snapshot,
-    error::{Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Timeout},
+    EntryPayload, RPCTypes, RaftNetwork, RaftNetworkFactory, Snapshot,
+    error::{Fatal, NetworkError, PayloadTooLarge, RPCError, RaftError, ReplicationClosed, StreamingError, Timeout},
     network::RPCOption,
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse},
 };
@@ -20,9 +20,9 @@ use tokio::{sync::oneshot, time};
 use super::{
     Transport,
     message::{Ask, Body, Envelope, Reply},
-    types::{Types, Vote, Voter},
+    types::{Entry, Logged, Types, Vote, Voter},
 };
-use crate::error::Error;
+use crate::{configuration::MOST_BYTES, error::Error};
 
 /// The calls of one voter.
 pub(crate) struct Calls {
@@ -128,6 +128,21 @@ impl Peer {
     }
 }
 
+/// Bytes of contents in the entries of one message, unless it is one entry.
+const MOST_APPENDED: usize = 2 * MOST_BYTES;
+
+/// Returns how many of some entries are sent together: one at least.
+fn fit(entries: &[Entry]) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        if let EntryPayload::Normal(Logged::Proposal(proposal)) = &entry.payload {
+            bytes += proposal.content.len();
+        }
+        bytes <= MOST_APPENDED
+    };
+    entries.iter().take_while(fits).count().max(1)
+}
+
 fn misplaced<E: std::error::Error>() -> RPCError<u64, Voter, E> {
     RPCError::Network(NetworkError::new(&Error::Message { why: "the reply answers another question" }))
 }
@@ -138,6 +153,10 @@ impl RaftNetwork<Types> for Peer {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, CallError> {
+        let fits = fit(&request.entries);
+        if fits < request.entries.len() {
+            return Err(PayloadTooLarge::new_entries_hint(fits as u64).into());
+        }
         match self.call(Ask::Append(request), RPCTypes::AppendEntries, option.hard_ttl()).await? {
             Reply::Append(reply) => Ok(reply),
             _ => Err(misplaced()),

@@ -8,7 +8,7 @@ use super::types::{Applied, Proposal, SnapshotMeta, Types, Vote, Voter};
 use crate::error::Error;
 
 /// The first byte of a message: the version of all that follows.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A message, with what it takes to know whether it is meant for its receiver.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +43,8 @@ pub(crate) enum Ask {
     Read,
     Replace(Proposal),
     Admit(Voter),
+    /// Whether the voter belongs to a cluster.
+    Stands,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,6 +55,11 @@ pub(crate) enum Reply {
     Read(u32, Vec<u8>),
     Replace(Applied),
     Admitted,
+    /// Which cluster it belongs to, or 0; and whether it is to make one.
+    Stands {
+        group: u64,
+        founds: bool,
+    },
     /// Nothing was done: ask the leader, if one is known.
     NotLeader(Option<Voter>),
     /// It failed. What was asked for may have happened.

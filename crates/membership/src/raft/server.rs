@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -13,7 +13,7 @@ use openraft::{
     error::{ClientWriteError, RaftError},
 };
 use tokio::{
-    sync::{Mutex as Turn, mpsc, watch},
+    sync::{Mutex as Turn, OwnedSemaphorePermit, mpsc, watch},
     task,
     time::{self, Instant},
 };
@@ -36,10 +36,20 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Command {
     Read(Promise<Configuration>),
-    Replace { expected: u32, content: Vec<u8>, promise: Promise<Configuration> },
+    Replace {
+        expected: u32,
+        content: Vec<u8>,
+        promise: Promise<Configuration>,
+    },
     Bootstrap(Promise<()>),
     Join(String, Promise<()>),
-    Message(Envelope),
+    Enter {
+        others: Vec<(u32, String)>,
+        founds: bool,
+        promise: Promise<()>,
+    },
+    /// With the room that it takes until it is dealt with.
+    Message(Envelope, OwnedSemaphorePermit),
     Stop,
 }
 
@@ -54,7 +64,7 @@ pub(crate) fn voters(metrics: &RaftMetrics<u64, Voter>) -> Vec<Voter> {
 
 /// Checks whether a message is for this voter, and from its cluster.
 pub(crate) fn admits(calls: &Calls, envelope: &Envelope) -> Result<(), Error> {
-    let asks_to_join = matches!(envelope.body, Body::Ask(Ask::Admit(_)));
+    let asks_to_join = matches!(envelope.body, Body::Ask(Ask::Admit(_) | Ask::Stands));
     if envelope.to != calls.own().id && !(asks_to_join && envelope.to == 0) {
         return Err(Error::Message { why: "it is for another voter" });
     }
@@ -63,16 +73,18 @@ pub(crate) fn admits(calls: &Calls, envelope: &Envelope) -> Result<(), Error> {
 }
 
 pub(crate) struct Server {
-    raft: openraft::Raft<Types>,
-    calls: Arc<Calls>,
+    pub(super) raft: openraft::Raft<Types>,
+    pub(super) calls: Arc<Calls>,
     disk: Disk,
     identity: Turn<Identity>,
     latest: Arc<Latest>,
-    options: RaftOptions,
+    pub(super) options: RaftOptions,
     /// Voters are admitted one after the other.
     admission: Turn<()>,
     /// The term in which this life of the voter has committed a barrier, as its leader.
     barrier: AtomicU64,
+    /// Whether it is to make a cluster if there is none. `None`: it has not been said yet.
+    pub(super) founds: OnceLock<bool>,
 }
 
 impl Server {
@@ -103,6 +115,7 @@ impl Server {
             options,
             admission: Turn::default(),
             barrier: AtomicU64::new(0),
+            founds: OnceLock::new(),
         }))
     }
 
@@ -117,9 +130,14 @@ impl Server {
             match command {
                 Command::Stop => break,
                 // What waits is woken at once, in the order of arrival.
-                Command::Message(Envelope { call, body: Body::Reply(reply), .. }) => server.calls.arrived(call, reply),
-                Command::Message(Envelope { group, from, call, body: Body::Ask(ask), .. }) => {
-                    task::spawn(async move { server.answer(group, from, call, ask).await });
+                Command::Message(Envelope { call, body: Body::Reply(reply), .. }, _) => {
+                    server.calls.arrived(call, reply);
+                }
+                Command::Message(Envelope { group, from, call, body: Body::Ask(ask), .. }, room) => {
+                    task::spawn(async move {
+                        server.answer(group, from, call, ask).await;
+                        drop(room);
+                    });
                 }
                 Command::Read(promise) => {
                     task::spawn(async move { promise.keep(server.read().await) });
@@ -132,6 +150,9 @@ impl Server {
                 }
                 Command::Join(address, promise) => {
                     task::spawn(async move { promise.keep(server.join(address).await) });
+                }
+                Command::Enter { others, founds, promise } => {
+                    task::spawn(async move { promise.keep(server.find_cluster(&others, founds).await) });
                 }
             }
         }
@@ -170,7 +191,7 @@ impl Server {
         }
     }
 
-    async fn bootstrap(&self) -> Result<(), Error> {
+    pub(super) async fn bootstrap(&self) -> Result<(), Error> {
         let refused = |why: String| Error::Refused { why };
         if self.raft.is_initialized().await.map_err(|why| refused(why.to_string()))? {
             return Err(refused("the voter belongs to a cluster: it can only join".into()));
@@ -194,7 +215,7 @@ impl Server {
         Ok(())
     }
 
-    async fn join(&self, address: String) -> Result<(), Error> {
+    pub(super) async fn join(&self, address: String) -> Result<(), Error> {
         let own = self.calls.own();
         let contact = Voter { address, ..Voter::default() };
         match self.lead(Some(contact), || Ask::Admit(own.clone())).await {
@@ -241,7 +262,7 @@ impl Server {
         metrics.membership_config.membership().get_node(&leader).cloned()
     }
 
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.raft.metrics().borrow().current_leader == Some(self.calls.own().id)
     }
 
@@ -262,6 +283,7 @@ impl Server {
                 let installed = self.raft.install_full_snapshot(vote, snapshot).await;
                 installed.map(Reply::Snapshot).or_else(|why| failed(RaftError::Fatal(why)))
             }
+            Ask::Stands => self.stands().await,
             ask => Ok(time::timeout(self.options.patience, self.led(ask)).await.unwrap_or(slow())),
         };
         if let Ok(reply) = reply {
@@ -293,7 +315,7 @@ impl Server {
                 Ok(()) => Reply::Admitted,
                 Err(why) => Reply::Failed(why.to_string()),
             },
-            Ask::Append(_) | Ask::Vote(_) | Ask::Snapshot { .. } => Reply::NotLeader(None),
+            Ask::Append(_) | Ask::Vote(_) | Ask::Snapshot { .. } | Ask::Stands => Reply::NotLeader(None),
         }
     }
 

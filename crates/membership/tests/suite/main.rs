@@ -2,6 +2,8 @@
 
 mod directory;
 mod driver;
+#[cfg(feature = "raft")]
+mod entry;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod history;

@@ -33,6 +33,8 @@ struct State {
     late: BinaryHeap<Reverse<(Instant, u64)>>,
     messages: BTreeMap<u64, (String, Vec<u8>)>,
     sent: u64,
+    /// Bytes of the longest message.
+    longest: usize,
     is_closed: bool,
 }
 
@@ -82,8 +84,13 @@ impl Hub {
         self.state.lock().expect("no panic").nodes.insert(address.to_owned(), Arc::downgrade(node));
     }
 
+    pub(crate) fn longest(&self) -> usize {
+        self.state.lock().expect("no panic").longest
+    }
+
     fn send(&self, from: &str, to: &str, message: Vec<u8>) {
         let mut state = self.state.lock().expect("no panic");
+        state.longest = state.longest.max(message.len());
         let Faults { lost, repeated, delay } = state.faults;
         let times = 1 + usize::from(state.random.f64() < repeated);
         for _ in 0..times {

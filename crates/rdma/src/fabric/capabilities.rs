@@ -88,6 +88,8 @@ pub struct Capabilities {
     /// Whether a node that is [`Died`](crate::Presence::Died) does nothing any more. Otherwise it
     /// may only be disconnected, and go on by itself.
     pub certain_deaths: bool,
+    /// Whether nodes have [letters](crate::Letters).
+    pub letters: bool,
 }
 
 impl Capabilities {

@@ -72,7 +72,8 @@ use std::{
 use drtm_htm::{Engine, Sharing};
 
 use crate::{
-    Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, TcpFabric,
+    Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Letters, Loopback, NodeId, Region, RegionId,
+    TakeLetter, TcpFabric,
     fabric::{lifetime::Life as _, tcp::CallHandler},
 };
 use adapter::Adapter;
@@ -286,6 +287,11 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
         self.own(node)?;
         self.member.tcp.leave();
         Ok(())
+    }
+
+    /// They go by TCP.
+    fn letters(&self, node: NodeId, take: TakeLetter) -> Result<Arc<dyn Letters>, FabricError> {
+        self.own(node)?.tcp.letters(node, take)
     }
 
     fn relocate(&self, node: NodeId, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {

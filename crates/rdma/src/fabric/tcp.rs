@@ -27,6 +27,11 @@
 //! not known whether it has. What an old connection still holds does not take effect when a new one
 //! is there.
 //!
+//! # Letters
+//!
+//! [Letters](crate::Letters) have connections and a thread of their own (`post`): they go on
+//! whatever nodes think of each other, and take nothing from the connections of endpoints.
+//!
 //! # What is trusted
 //!
 //! Every connection begins with a handshake that proves to both sides that the other has the key,
@@ -50,12 +55,14 @@ mod inbox;
 mod links;
 mod noise;
 mod port;
+mod post;
 mod queue;
 mod responder;
 mod rounds;
 mod service;
 mod shared;
 mod shares;
+mod tray;
 mod visit;
 pub(crate) mod wire;
 
@@ -77,7 +84,7 @@ use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, Letters, NodeId, Region, RegionId, TakeLetter,
     fabric::lifetime::{End, Life as _},
     region::kind_of,
     sync::alarm::Ring,
@@ -86,6 +93,7 @@ use bell::Bell;
 use directory::Directory;
 use driver::Work;
 pub(crate) use handler::CallHandler;
+use post::PostBox;
 use service::Joining;
 use shared::NODES;
 pub(crate) use shared::{Peer, Shared};
@@ -218,6 +226,9 @@ impl<E: Engine> Member<E> {
         self.shared.service.ring();
         self.shared.wake_driver();
         self.shared.lead.wake_thread();
+        if let Some(post) = &*self.shared.post.lock() {
+            post.close();
+        }
         // One that has panicked has nothing more to say.
         let _ = thread.join();
         for node in 0..self.shared.nodes() {
@@ -390,6 +401,11 @@ impl<E: Engine> Fabric for TcpFabric<E> {
     fn relocate(&self, node: NodeId, other: NodeId, address: SocketAddr) -> Result<(), FabricError> {
         self.own(node)?;
         self.member.relocate(other, address)
+    }
+
+    fn letters(&self, node: NodeId, take: TakeLetter) -> Result<Arc<dyn Letters>, FabricError> {
+        self.own(node)?;
+        Ok(Arc::new(PostBox::open(&self.member.shared, take)?))
     }
 
     fn leave(&self, node: NodeId) -> Result<(), FabricError> {

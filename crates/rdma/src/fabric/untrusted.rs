@@ -174,6 +174,7 @@ pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
             let purpose = match carried.len() {
                 0 => Purpose::Link,
                 1 => Purpose::Visit,
+                2 => Purpose::Letters,
                 life => Purpose::Endpoint { endpoint: 3, life: life as u32, expected: Incarnation(2) },
             };
             let (from, to, incarnation) = (NodeId(1), NodeId(2), Incarnation(5));

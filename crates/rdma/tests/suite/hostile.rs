@@ -24,7 +24,7 @@ use crate::{
     support::{BASE, Sets, fresh, word},
 };
 
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 const CONFIRM: u8 = 0xC0;
 const PING: u8 = 2;
 
@@ -37,19 +37,20 @@ fn preamble(version: u16) -> Vec<u8> {
 
 /// What an introduction says.
 #[derive(Clone, Copy)]
-struct Hello {
-    kind: u8,
-    engine: u8,
-    sealed: u8,
-    from: u16,
-    to: u16,
-    incarnation: u32,
-    expected: u32,
-    endpoint: u16,
+pub(crate) struct Hello {
+    pub(crate) kind: u8,
+    pub(crate) engine: u8,
+    pub(crate) sealed: u8,
+    pub(crate) from: u16,
+    pub(crate) to: u16,
+    pub(crate) incarnation: u32,
+    pub(crate) expected: u32,
+    pub(crate) endpoint: u16,
 }
 
 /// An honest one.
-const LINK: Hello = Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incarnation: 5, expected: 0, endpoint: 0 };
+pub(crate) const LINK: Hello =
+    Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incarnation: 5, expected: 0, endpoint: 0 };
 const ENDPOINT: Hello = Hello { kind: 2, expected: 1, ..LINK };
 const VISIT: Hello = Hello { kind: 3, engine: 0, from: u16::MAX, to: u16::MAX, incarnation: 0, ..LINK };
 
@@ -60,7 +61,7 @@ impl Hello {
     }
 
     /// Its bytes, of a node that says that it is at this address.
-    fn bytes_from(self, ip: IpAddr, port: u16) -> Vec<u8> {
+    pub(crate) fn bytes_from(self, ip: IpAddr, port: u16) -> Vec<u8> {
         let IpAddr::V4(ip) = ip else { panic!("{ip} is none of these tests'") };
         let mut bytes = vec![self.kind, self.sealed, self.engine, 0];
         bytes.extend(self.from.to_le_bytes());
@@ -109,7 +110,7 @@ fn connect_to(address: SocketAddr) -> TcpStream {
 }
 
 /// Whether the other side has closed a connection, having said whatever it says.
-fn is_closed(stream: &mut TcpStream) -> bool {
+pub(crate) fn is_closed(stream: &mut TcpStream) -> bool {
     let mut bytes = [0; 4096];
     loop {
         match stream.read(&mut bytes) {
@@ -121,8 +122,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 /// A holder of the key that says whatever it likes.
-struct Insider {
-    stream: TcpStream,
+pub(crate) struct Insider {
+    pub(crate) stream: TcpStream,
     session: StatelessTransportState,
     sent: u64,
     heard: u64,
@@ -130,7 +131,7 @@ struct Insider {
 
 impl Insider {
     /// Goes through the handshake. The verdict where it is not welcome.
-    fn enter(fabric: &TcpFabric<NoHtm>, hello: Hello) -> Result<Self, u8> {
+    pub(crate) fn enter(fabric: &TcpFabric<NoHtm>, hello: Hello) -> Result<Self, u8> {
         Self::enter_at(fabric.address(), hello)
     }
 
@@ -138,7 +139,7 @@ impl Insider {
         Self::enter_saying(address, &hello.bytes(address))
     }
 
-    fn enter_saying(address: SocketAddr, hello: &[u8]) -> Result<Self, u8> {
+    pub(crate) fn enter_saying(address: SocketAddr, hello: &[u8]) -> Result<Self, u8> {
         let mut stream = connect_to(address);
         let (mut state, bytes) = introduction(&KEY, VERSION, hello);
         stream.write_all(&bytes).expect("it listens");
@@ -159,14 +160,14 @@ impl Insider {
         Ok(insider)
     }
 
-    fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut message = vec![0; bytes.len() + 16];
         let length = self.session.write_message(self.sent, bytes, &mut message).expect("room");
         self.sent += 1;
         record(&message[..length])
     }
 
-    fn say(&mut self, bytes: &[u8]) {
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
         let record = self.sealed(bytes);
         // What was closed meanwhile is found by the next read.
         let _ = self.stream.write_all(&record);
@@ -186,7 +187,7 @@ impl Insider {
 }
 
 /// A READ, as its frame.
-fn read(region: u16, offset: u64, words: u32) -> Vec<u8> {
+pub(crate) fn read(region: u16, offset: u64, words: u32) -> Vec<u8> {
     let mut frame = vec![1, 1];
     frame.extend(region.to_le_bytes());
     frame.extend(words.to_le_bytes());
@@ -208,7 +209,7 @@ fn node(config: &TcpConfig) -> TcpFabric<NoHtm> {
 }
 
 /// Waits until a cause has been counted so often.
-fn until_refused(fabric: &TcpFabric<NoHtm>, refusal: Refusal, count: u64) {
+pub(crate) fn until_refused(fabric: &TcpFabric<NoHtm>, refusal: Refusal, count: u64) {
     let start = Instant::now();
     while fabric.refusals().of(refusal) < count {
         assert!(start.elapsed() < PATIENCE, "{refusal:?} is not counted: {:?}", fabric.refusals());

@@ -12,6 +12,7 @@ mod growth;
 mod hostile;
 mod imperfections;
 mod kills;
+mod letters;
 mod links;
 mod loopback;
 mod machines;

@@ -88,7 +88,7 @@ fn what_is_wrong_is_said() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let said = connect(address, PATIENCE).expect_err("another version");
-    assert!(matches!(said, VisitError::Version { theirs: 3, ours: 4, .. }), "{said}");
+    assert!(matches!(said, VisitError::Version { theirs: 3, ours: 5, .. }), "{said}");
     older.join().expect("no panic");
     assert_eq!(connect(address, PATIENCE), Err(VisitError::Absent { address }));
 }

@@ -48,6 +48,15 @@ const CACHE_BYTES: u64 = 64 << 20;
 const LONG_LEASE: Duration = Duration::from_secs(10);
 const SHORT_LEASE: Duration = Duration::from_secs(1);
 
+/// Whether a node is a voter that agrees on the view by Raft, and where its log is.
+#[cfg(feature = "raft")]
+#[derive(Debug, Default)]
+struct Voter {
+    directory: Option<PathBuf>,
+    /// Whether it makes a cluster if there is none. `None`: it is no voter.
+    bootstraps: Option<bool>,
+}
+
 /// How a node of a cluster is to be started.
 ///
 /// # Example
@@ -75,6 +84,8 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     by_loopback: bool,
     cooperative: Option<PathBuf>,
     membership: Option<Arc<dyn Membership>>,
+    #[cfg(feature = "raft")]
+    voter: Voter,
     lease: Option<Duration>,
     only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
@@ -458,6 +469,53 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { membership: Some(membership), ..self }
     }
 
+    /// Lets the owners agree on the view among themselves, by Raft, over the fabric's
+    /// [letters](drtm_rdma::Letters): no service runs beside them. It takes the place of a
+    /// [membership](Self::membership), and all owners choose it. A majority of them must be left
+    /// for the view to change.
+    ///
+    /// A cluster is made once: by the first owner in number that `bootstraps`, when all owners have
+    /// started and none of them belongs to a cluster. All others join it. What an owner must not
+    /// forget is in its [directory](Builder::path); without one, it comes back as another voter.
+    ///
+    /// [`start`](Self::start) does not wait until it is in.
+    ///
+    /// # Errors
+    ///
+    /// [`start`](Self::start) returns [`ClusterError::NoVoter`] for a node that is no owner, and
+    /// [`ClusterError::Fabric`] where the fabric carries no letters.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     Builder, Error,
+    ///     cluster::Node,
+    ///     htm::Native,
+    ///     rdma::{NodeId, TcpConfig, TcpFabric},
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Native::chosen()?;
+    /// let at = ["127.0.0.1:27330".parse()?, "127.0.0.1:27331".parse()?, "127.0.0.1:27332".parse()?];
+    /// let start = |me: u16| {
+    ///     let config = TcpConfig::new(NodeId(me), at[usize::from(me)], [42; 32]);
+    ///     let config = (0..3).fold(config, |config, node| config.peer(NodeId(node), at[usize::from(node)]));
+    ///     let fabric = TcpFabric::join(engine, config)?;
+    ///     let builder = Node::builder(engine, &fabric, NodeId(me), Builder::new().memory(16 << 20))?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(builder.owners((0..3).map(NodeId))?.backups(1)?.raft(me == 0).start()?)
+    /// };
+    /// let nodes = [start(0)?, start(1)?, start(2)?];
+    /// # drop(nodes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "raft")]
+    pub fn raft(mut self, bootstraps: bool) -> Self {
+        self.voter.bootstraps = Some(bootstraps);
+        self
+    }
+
     /// Sets how long a node may serve without a word of the view's leader: its lease. A node that
     /// is silent for longer is taken for dead, and the view changes to one without it. It returns
     /// nothing meanwhile that it has read, and where it wakes up it finds itself
@@ -708,6 +766,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     pub fn start(mut self) -> Result<Node<F, S>, Error> {
         let db = self.db()?;
         self.describe_replicas()?;
+        #[cfg(feature = "raft")]
+        if let (Some(bootstraps), None) = (self.voter.bootstraps, &self.membership) {
+            let directory = self.voter.directory.as_deref();
+            let voter = super::voters::start(&self.fabric, self.node, &self.owners, directory, bootstraps)?;
+            self.membership = Some(voter);
+        }
         let Self {
             fabric,
             node,
@@ -911,6 +975,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
+        #[cfg(feature = "raft")]
+        let voter = Voter { directory: builder.directory().map(ToOwned::to_owned), bootstraps: None };
         let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
         let (fabric, loads_alone, by_loopback) = (fabric.clone(), false, false);
         Ok(NodeBuilder {
@@ -931,6 +997,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             by_loopback,
             cooperative: None,
             membership: None,
+            #[cfg(feature = "raft")]
+            voter,
             lease: None,
             only_logged,
             tables,

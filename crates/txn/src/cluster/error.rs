@@ -424,6 +424,12 @@ pub enum ClusterError {
     /// The engine of agreement has no answer.
     #[error("who is a member cannot be agreed on: {0}")]
     Membership(#[from] drtm_membership::Error),
+    /// The node is no owner, so it has no vote.
+    #[error("{node} owns no rows, and only owners agree by Raft: give it another membership")]
+    NoVoter {
+        /// The node.
+        node: NodeId,
+    },
     /// Another incarnation of a node is here than the one that the view names.
     #[error("{node} is here as {is}, which is not a member of the cluster's view: let it join again")]
     NotAMember {

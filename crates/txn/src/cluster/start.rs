@@ -12,6 +12,7 @@ use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
 use super::address::{OnTcp, Secret};
 use super::{
     Cluster, ClusterError, Detection, Node, NodeBuilder, Partition, Protocol,
+    agreement::Agreement,
     place::{Here, Place, check_number, only, sealed::Sealed},
 };
 use crate::{
@@ -140,7 +141,9 @@ pub struct ClusterBuilder<P: Place> {
     backups: Option<usize>,
     copy_rate: Option<u64>,
     recoverable: Option<bool>,
-    membership: Option<Arc<dyn Membership>>,
+    agreement: Agreement,
+    #[cfg_attr(not(feature = "raft"), allow(dead_code, reason = "it is of Raft only"))]
+    bootstraps: bool,
     lease: Option<Duration>,
     shards: Option<usize>,
     threads: usize,
@@ -165,7 +168,8 @@ impl Cluster<LocalFabric<Native>> {
             backups: None,
             copy_rate: None,
             recoverable: None,
-            membership: None,
+            agreement: Agreement::Usual,
+            bootstraps: false,
             lease: None,
             shards: None,
             threads: 1,
@@ -211,6 +215,10 @@ impl ClusterBuilder<InProcess> {
     /// Makes this process node `me`, from zero, of the nodes at these addresses, such as
     /// `10.0.0.1:7000`. It listens at its own address. All nodes are given the same list, and the
     /// same [key](ClusterBuilder::key_file).
+    ///
+    /// Three nodes or more agree on the view by Raft (feature `raft`), unless something else is
+    /// chosen, and go on without those that die. One of them [makes](ClusterBuilder::bootstrap) the
+    /// cluster; until then, none serves.
     ///
     /// # Example
     ///
@@ -258,7 +266,8 @@ impl ClusterBuilder<InProcess> {
             backups,
             copy_rate,
             recoverable,
-            membership,
+            agreement,
+            bootstraps,
             lease,
             shards,
             threads,
@@ -278,7 +287,8 @@ impl ClusterBuilder<InProcess> {
             backups,
             copy_rate,
             recoverable,
-            membership,
+            agreement,
+            bootstraps,
             lease,
             shards,
             threads,
@@ -351,8 +361,9 @@ impl<P: Place> ClusterBuilder<P> {
     }
 
     /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. By default
-    /// one, where three nodes or more agree on the view by a [membership](Self::membership), and
-    /// the protocol finds conflicts by versions; otherwise none.
+    /// one, where three nodes or more agree on the view, by Raft or by a
+    /// [membership](Self::membership), and the protocol finds conflicts by versions; otherwise
+    /// none.
     ///
     /// # Example
     ///
@@ -423,7 +434,56 @@ impl<P: Place> ClusterBuilder<P> {
     /// # Ok::<(), drtm::Error>(())
     /// ```
     pub fn membership(self, membership: Arc<dyn Membership>) -> Self {
-        Self { membership: Some(membership), ..self }
+        Self { agreement: Agreement::Given(membership), ..self }
+    }
+
+    /// Makes the cluster, if there is none yet, where nodes agree on the view by Raft: three or
+    /// more on a fabric over TCP, unless another [membership](Self::membership) is chosen (feature
+    /// `raft`). Otherwise it says nothing.
+    ///
+    /// One node is told so, in the cluster's life once. It makes the cluster when all nodes have
+    /// started and none of them belongs to one; all others join it, and start again, without being
+    /// told. It does no harm where a node is told so each time that it starts, nor where several
+    /// are: the first of them in number does it, and not if any node belongs to a cluster. But
+    /// where all nodes have lost their directories, or never had any, it is for you to say that a
+    /// new and empty cluster is what is to follow.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use drtm::{Pod, TableDef, cluster::{Cluster, Partition}};
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let addresses = ["10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000"];
+    /// let is_new = std::env::args().any(|argument| argument == "--new");
+    /// let mut builder = Cluster::builder().addresses(0, addresses).key_file("cluster.key");
+    /// if is_new {
+    ///     builder = builder.bootstrap();
+    /// }
+    /// let accounts = builder.table(ACCOUNTS, Partition::hash());
+    /// let node = builder.start()?;
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn bootstrap(self) -> Self {
+        Self { bootstraps: true, ..self }
+    }
+
+    /// Keeps the view as it is, whatever befalls its nodes: none takes the place of another. So it
+    /// is where this is the default: in one process, in a group, and with fewer than three nodes.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use drtm::cluster::Cluster;
+    ///
+    /// let addresses = ["10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000"];
+    /// let node = Cluster::builder().addresses(0, addresses).key_file("cluster.key").fixed().start()?;
+    /// assert_eq!(node.node().view().number(), 1);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn fixed(self) -> Self {
+        Self { agreement: Agreement::Fixed, ..self }
     }
 
     /// Sets how long a node may serve without a word of the view's leader: see
@@ -560,19 +620,26 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// See [`ClusterBuilder`].
     pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, membership, lease, shards, threads, steps, refused, .. } = self;
+        let Self { place, database, protocol, agreement, lease, shards, threads, steps, refused, .. } = self;
         if let Some(error) = refused {
             return Err(error);
         }
         let engine = Native::chosen().map_err(ClusterError::Engine)?;
         let Here { fabric, nodes, of } = place.join(engine)?;
-        let backups = self.backups.unwrap_or_else(|| backups_of(of, protocol, membership.is_some()));
+        let (membership, is_raft) = (agreement.given(), agreement.is_raft(&fabric, of));
+        let backups = self.backups.unwrap_or_else(|| backups_of(of, protocol, membership.is_some() || is_raft));
+        #[cfg(feature = "raft")]
+        let bootstraps = self.bootstraps;
         let (copy_rate, recoverable) = (self.copy_rate, self.recoverable);
         let start = |node| {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
             if let Some(membership) = &membership {
                 builder = builder.membership(Arc::clone(membership));
+            }
+            #[cfg(feature = "raft")]
+            if is_raft {
+                builder = builder.raft(bootstraps);
             }
             if let Some(lease) = lease {
                 builder = builder.lease(lease);

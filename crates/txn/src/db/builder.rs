@@ -103,6 +103,12 @@ impl Default for Builder {
 }
 
 impl Builder {
+    /// Returns the directory, if the database has one of the file system's.
+    #[cfg(feature = "raft")]
+    pub(crate) fn directory(&self) -> Option<&std::path::Path> {
+        self.path.as_deref()
+    }
+
     /// Creates a builder with the default settings.
     ///
     /// # Example

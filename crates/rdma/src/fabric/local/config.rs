@@ -181,6 +181,7 @@ impl LocalConfig {
             // A NIC in software.
             smart_nic: true,
             certain_deaths: true,
+            letters: false,
         }
     }
 

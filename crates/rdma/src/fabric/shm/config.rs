@@ -108,6 +108,7 @@ impl ShmConfig {
             max_calls: self.calls,
             smart_nic: false,
             certain_deaths: true,
+            letters: false,
         }
     }
 }

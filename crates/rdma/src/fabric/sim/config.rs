@@ -285,6 +285,7 @@ impl SimConfig {
             max_calls: self.mailbox,
             smart_nic: true,
             certain_deaths: false,
+            letters: false,
         }
     }
 }

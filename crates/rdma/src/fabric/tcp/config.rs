@@ -240,6 +240,7 @@ impl TcpConfig {
             max_calls: self.calls,
             smart_nic: false,
             certain_deaths: false,
+            letters: true,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) enum Role {
     Link(Link),
     /// The operations of a peer's endpoint.
     Caller(Arc<Caller>, Served),
+    /// A peer's letters: another thread gets it.
+    Letters(Hello),
 }
 
 /// Two nodes' knowing of each other.
@@ -58,6 +60,8 @@ pub(super) enum Liveness {
     Stays(bool),
     /// It is closed, as what its role was then.
     Closed(Option<Refusal>),
+    /// The thread that carries letters goes on with it.
+    GivenAway,
 }
 
 /// How far a caller's operations have come.

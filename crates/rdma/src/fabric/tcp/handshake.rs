@@ -217,7 +217,23 @@ impl<E: Engine> Service<E> {
                 }
                 None => Liveness::Closed(Some(Refusal::Full)),
             },
+            Purpose::Letters => {
+                connection.role = Role::Letters(hello);
+                Liveness::GivenAway
+            }
         }
+    }
+
+    /// Gives a connection to the thread that carries letters, unless that has ended.
+    pub(super) fn give_away(&mut self, connection: Connection) {
+        let post = self.shared.post.lock().clone();
+        let Role::Letters(hello) = connection.role else { return self.close(connection, None) };
+        let (Some(post), Some(at)) = (post, self.shared.directory.address(hello.from)) else {
+            return self.close(connection, None);
+        };
+        self.vacant.push(connection.token as u32);
+        self.shared.service.forget(&connection.wire.socket);
+        post.accept(&hello, at, connection.wire);
     }
 
     /// Makes a connection a caller's, by the number of its endpoint and the endpoint's life, and
@@ -271,6 +287,9 @@ impl<E: Engine> Service<E> {
             Purpose::Link if hello.from == shared.node => Verdict::Unknown,
             Purpose::Link if hello.is_elsewhere(known, source, has_its_number || was_elsewhere) => Verdict::Elsewhere,
             Purpose::Link => self.judge_link(hello, presence),
+            Purpose::Letters if hello.from == shared.node || shared.post.lock().is_none() => Verdict::Unknown,
+            Purpose::Letters if hello.is_elsewhere(known, source, was_elsewhere) => Verdict::Elsewhere,
+            Purpose::Letters => Verdict::Welcome,
             Purpose::Visit => Verdict::Unknown,
             Purpose::Endpoint { expected, .. } if expected != shared.home.incarnation => Verdict::Incarnation,
             Purpose::Endpoint { endpoint, .. } => {

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::{Incarnation, NodeId};
 
 /// The version of everything that is said.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 
 pub(crate) const PREAMBLE: usize = 8;
 pub(crate) const HELLO: usize = 44;
@@ -43,6 +43,8 @@ pub(crate) enum Purpose {
     Endpoint { endpoint: u16, life: u32, expected: Incarnation },
     /// The calls of a [visitor](NodeId::VISITOR) on whichever node listens.
     Visit,
+    /// [Letters](crate::Letters) of one node to another, whatever they know of each other's lives.
+    Letters,
 }
 
 /// How a node introduces itself.
@@ -66,6 +68,7 @@ impl Hello {
             Purpose::Link => (1, 0, 0, Incarnation(0)),
             Purpose::Endpoint { endpoint, life, expected } => (2, endpoint, life, expected),
             Purpose::Visit => (3, 0, 0, Incarnation(0)),
+            Purpose::Letters => (4, 0, 0, Incarnation(0)),
         };
         let mut bytes = [0; HELLO];
         bytes[..4].copy_from_slice(&[kind, u8::from(self.sealed), self.engine, 0]);
@@ -92,6 +95,7 @@ impl Hello {
             1 => Purpose::Link,
             2 => Purpose::Endpoint { endpoint: u16_at(16), life: u32_at(20), expected: Incarnation(u32_at(12)) },
             3 => Purpose::Visit,
+            4 => Purpose::Letters,
             _ => return None,
         };
         let address: [u8; 16] = bytes[24..40].try_into().ok()?;

@@ -70,6 +70,7 @@ impl<E: Engine> Service<E> {
                 Liveness::Stays(true) => {}
                 Liveness::Stays(false) => return self.close(connection, None),
                 Liveness::Closed(refusal) => return self.close(connection, refusal),
+                Liveness::GivenAway => return self.give_away(connection),
             }
         }
     }

@@ -198,6 +198,10 @@ impl<E: Engine> Service<E> {
                 self.close(connection, refusal);
                 true
             }
+            Liveness::GivenAway => {
+                self.give_away(connection);
+                true
+            }
         }
     }
 
@@ -211,6 +215,7 @@ impl<E: Engine> Service<E> {
                 let caller = Arc::clone(caller);
                 self.shared.serve(&mut connection.wire, &caller, served, &mut self.hand)
             }
+            Role::Letters(_) => Liveness::GivenAway,
         }
     }
 

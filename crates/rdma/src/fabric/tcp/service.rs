@@ -206,7 +206,7 @@ impl<E: Engine> Service<E> {
                 self.lose(&link.peer, token, End::Died);
             }
             Role::Dialing(_, node) | Role::Confirmed(node, _) => self.links.dialed(node, token),
-            Role::Accepted | Role::Answered(_) => {}
+            Role::Accepted | Role::Answered(_) | Role::Letters(_) => {}
         }
     }
 

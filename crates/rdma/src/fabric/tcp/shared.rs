@@ -37,6 +37,7 @@ use super::{
     hello::{Hello, Purpose, Verdict},
     inbox::{Inbox, Place},
     shares::Totals,
+    tray::Tray,
     wire::Failure,
 };
 
@@ -88,6 +89,8 @@ pub(crate) struct Shared<E: Engine> {
     pub(super) totals: Totals,
     /// Takes calls in place of the mailbox, if there is one.
     pub(super) handler: Option<Arc<dyn CallHandler>>,
+    /// What carries the node's letters, if it is to get any.
+    pub(super) post: Mutex<Option<Arc<Tray>>>,
 }
 
 impl<E: Engine> Shared<E> {
@@ -119,6 +122,7 @@ impl<E: Engine> Shared<E> {
             refusals: RefusalCounters::default(),
             totals: Totals::default(),
             handler,
+            post: Mutex::default(),
             directory,
             at,
             home: Arc::clone(&home),
