@@ -13,7 +13,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::agreeing::{
-    Bank, LEASE, MONEY, Money, OWN, OWNERS, Owner, PATIENCE, Place, fill, is_whole, judge, run, start, transfer,
+    Bank, LEASE, MONEY, Money, OWN, OWNERS, Owner, Place, fill, is_whole, judge, run, start, transfer,
 };
 
 /// The first owner leads the view, and the voters, too, since it has made their cluster.
@@ -139,7 +139,6 @@ fn owners_of_which_none_is_told_make_no_cluster_and_all_may_be_told() {
     let banks = three(&place, |builder| builder);
     let (bank, money) = &banks[0];
     let (soon, money) = (Options::new().within(Duration::from_millis(500)), *money);
-    bank.wait_for_nodes(PATIENCE).expect("all are started");
     bank.transact_with(soon, async move |tx| tx.put(money, 0, &1).await).wait().expect_err("there is no cluster");
     assert_eq!(bank.node().view().number(), 1);
     drop(banks);
