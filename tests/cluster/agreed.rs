@@ -139,6 +139,7 @@ fn owners_of_which_none_is_told_make_no_cluster_and_all_may_be_told() {
     let banks = three(&place, |builder| builder);
     let (bank, money) = &banks[0];
     let (soon, money) = (Options::new().within(Duration::from_millis(500)), *money);
+    bank.wait_for_nodes(Duration::from_millis(500)).expect_err("no view has begun");
     bank.transact_with(soon, async move |tx| tx.put(money, 0, &1).await).wait().expect_err("there is no cluster");
     assert_eq!(bank.node().view().number(), 1);
     drop(banks);

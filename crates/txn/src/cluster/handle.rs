@@ -177,6 +177,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// # Errors
     ///
     /// [`ClusterError::Unreachable`] if one does not answer within this time;
+    /// [`ClusterError::Interrupted`] if no view has begun by then, where nodes agree on it;
     /// [`ClusterError::Refused`] if one is of another cluster, or has other tables.
     ///
     /// # Example
@@ -195,7 +196,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     pub fn wait_for_nodes(&self, within: Duration) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
-            match self.transact(async |tx| tx.greet_owners().await).wait() {
+            // No view may have begun, where nodes agree on it: that is waited for, too.
+            let left = Options::new().within(within.saturating_sub(begun.elapsed()));
+            match self.transact_with(left, async |tx| tx.greet_owners().await).wait() {
                 Err(Error::Cluster(ClusterError::Unreachable { .. })) if begun.elapsed() < within => {
                     thread::sleep(BETWEEN_LOOKS);
                 }

@@ -32,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Transfers that are acknowledged between two ends of nodes, at least.
 const BETWEEN: u64 = 40;
 
-/// Nodes that end, at least, however short the soak is: one in each way, and two where there is one.
+/// Nodes that end, at least, however short the soak is: one in each way, and two where there is
+/// one.
 const ENDS: usize = 2;
 
 /// How the processes reach each other.
