@@ -187,6 +187,7 @@ fn closed(protocol: Protocol, bed: &Bed, seed: u64, has_disks: bool) -> Seen {
 
 /// Nothing is wrong, on beds that a seed makes.
 fn check(bed: impl Fn(u64) -> Bed, seeds: u64, has_disks: bool) {
+    let mut refused = 0;
     for protocol in Protocol::with_names().chain(BY_LINES).filter(|protocol| bed(0).has(*protocol)) {
         let mut all = Seen::default();
         for seed in 0..rounds(seeds) {
@@ -197,8 +198,11 @@ fn check(bed: impl Fn(u64) -> Bed, seeds: u64, has_disks: bool) {
             all.unreachable += seen.unreachable;
         }
         eprintln!("{}: {all:?}", protocol.name);
-        assert!(all.committed > 0 && all.refused > 0, "{}: {all:?}", protocol.name);
+        assert!(all.committed > 0, "{}: {all:?}", protocol.name);
+        refused += all.refused;
     }
+    // By which protocol, is chance.
+    assert!(refused > 0);
 }
 
 #[test]

@@ -490,11 +490,9 @@ impl Run {
         // Where the register has not answered meanwhile, one goes on that was away.
         let is_back = |now: Duration, (node, at, end): &(NodeId, Duration, End)| {
             let back = Duration::from_nanos(self.formed.load(SeqCst)).saturating_add(*at + AWAY + 5 * LEASE);
-            let may_stay = match node.0 >= self.case.owners {
-                // A client that no leader has met yet has begun nothing, and is not missed.
-                true => !self.has_committed(*node),
-                false => self.case.is_rough && matches!(end, End::Stops | End::IsCutOff),
-            };
+            // A client that no leader has met yet has begun nothing, and is not missed.
+            let may_stay = node.0 >= self.case.owners && !self.has_committed(*node)
+                || self.case.is_rough && matches!(end, End::Stops | End::IsCutOff);
             may_stay && now > back
         };
         while self.quiet.load(SeqCst) > 0 || self.away.load(SeqCst) > 0 {
