@@ -448,7 +448,8 @@ impl Run {
         self.case.returns().all(|(node, _)| self.has_returned(view, node)) && self.is_whole(view)
     }
 
-    /// Returns whether one that was back may be taken out all the same: it is replaced after the end.
+    /// Returns whether one that was back may be taken out all the same: it is replaced after the
+    /// end.
     fn may_end_without_repair(&self) -> bool {
         self.case.is_rough && self.case.silent().next().is_some()
     }

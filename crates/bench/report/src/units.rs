@@ -193,7 +193,7 @@ fn digits(value: f64, most: i32) -> String {
 }
 
 fn microseconds(us: f64) -> String {
-    if us >= 1000.0 { format!("{} ms", us / 1000.0) } else { format!("{us} us") }
+    if us >= 1000.0 { format!("{} ms", us.round() / 1000.0) } else { format!("{us} us") }
 }
 
 /// Returns the share of `part` in `all`; zero if `all` is zero.

@@ -19,7 +19,7 @@ use drtm_txn::cluster::Protocol;
 use super::{
     effort::Effort,
     entries::PER_SECOND,
-    panel::{Curve, Found, Kind, Measured, Panel, Study},
+    panel::{Curve, Found, Kind, Measured, Panel, Published, Study},
 };
 use crate::Error;
 
@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const TIME: Axis = Axis { title: "time", quantity: Quantity::Microseconds, scale: Scale::Linear };
 const FAILOVER: Axis = Axis { title: "failover", quantity: Quantity::Microseconds, scale: Scale::Linear };
 
+/// Where FaRM's text says "less than 50 ms".
+const TAIL: &str = "p99";
+
 const THROUGHPUT: Panel = Panel {
     name: "drtm-recovery",
     title: "Throughput through the crash of an owner, on ConnectX-4",
@@ -54,7 +57,7 @@ const TIMES: Panel = Panel {
     title: "From a crash until the shards of the owner are served again, on ConnectX-4",
     x: None,
     y: FAILOVER,
-    published: &[],
+    published: &[Published::of(TAIL, 50_000.0)],
     note: "Until the first transaction that began after the crash, on a row that the owner served, is acknowledged. \
            FaRM (SOSP 2015) recovers in less than 50 ms, with leases of 5 ms, on 90 machines.",
 };
@@ -156,7 +159,7 @@ fn measure(effort: &Effort) -> Result<Measured, Error> {
         let node = NodeId((number % u64::from(NODES)) as u16);
         served.push(crash(effort, &small, (node, effort.seed + number))?.served);
     }
-    let times = ["p50", "p99"].into_iter().zip(percentiles(&served, [50.0, 99.0]));
+    let times = ["p50", TAIL].into_iter().zip(percentiles(&served, [50.0, 99.0]));
     let times = times.map(|(series, time)| {
         let time = time.unwrap_or_default().as_nanos() as f64 / 1e3;
         Curve { series, found: Found::Points { kind: Kind::Simulated, points: vec![(None, time)] } }
