@@ -503,7 +503,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///     let config = (0..3).fold(config, |config, node| config.peer(NodeId(node), at[usize::from(node)]));
     ///     let fabric = TcpFabric::join(engine, config)?;
     ///     let builder = Node::builder(engine, &fabric, NodeId(me), Builder::new().memory(16 << 20))?;
-    ///     Ok::<_, Box<dyn std::error::Error>>(builder.owners((0..3).map(NodeId))?.backups(1)?.raft(me == 0).start()?)
+    ///     let builder = builder.owners((0..3).map(NodeId))?.backups(1)?.raft(me == 0);
+    ///     Ok::<Node<_>, Box<dyn std::error::Error>>(builder.start()?)
     /// };
     /// let nodes = [start(0)?, start(1)?, start(2)?];
     /// # drop(nodes);
