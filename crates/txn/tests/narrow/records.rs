@@ -157,7 +157,7 @@ fn a_snapshot_goes_on_seeing_what_was() {
         world.use_memory(1);
         let sum: u64 =
             keys.clone().map(|key| snapshot.get(world.a, key).expect("it is kept").expect("it was there")).sum();
-        assert_eq!(sum, keys.clone().sum(), "round {round}");
+        assert_eq!(sum, keys.clone().sum::<u64>(), "round {round}");
         let sorted = snapshot.range(world.sorted, ..).expect("its own table").rows();
         assert!(sorted.map(|row| row.expect("it is kept")).eq(keys.clone().map(|key| (key, key))), "round {round}");
     }
