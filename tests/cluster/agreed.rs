@@ -12,8 +12,9 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::agreeing::{
-    Bank, LEASE, MONEY, Money, OWN, OWNERS, Owner, Place, fill, is_whole, judge, run, start, transfer,
+use crate::{
+    agreeing::{Bank, LEASE, MONEY, Money, OWN, OWNERS, Place, fill, is_whole, judge, run, start, transfer},
+    process::Owner,
 };
 
 /// The first owner leads the view, and the voters, too, since it has made their cluster.
@@ -59,7 +60,7 @@ fn an_owner_that_is_stopped_finds_itself_out_and_comes_back() {
 #[test]
 fn an_owner_that_is_left_alone_changes_nothing_and_all_begin_anew() {
     let place = Place::new("minority", true);
-    let spawn = || (0..OWN).map(|node| Owner::spawn(node, &place.path, node == 0)).collect::<Vec<_>>();
+    let spawn = || (0..OWN).map(|node| Owner::that_agrees(node, &place.path, node == 0)).collect::<Vec<_>>();
     let mut owners = spawn();
     let (bank, money) = start(&place.path, OWN, false);
     fill(&bank, money);

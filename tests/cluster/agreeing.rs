@@ -3,9 +3,7 @@
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, Lines},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{
         AtomicBool, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -22,6 +20,8 @@ use drtm_txn::{
     cluster::{Cluster, ClusterError, Partition, View},
 };
 use fastrand::Rng;
+
+use crate::process::Owner;
 
 pub(crate) const OWNERS: u16 = 3;
 /// The owner that is this process. The others are processes of their own.
@@ -144,45 +144,13 @@ fn an_owner_that_agrees() {
     }
 }
 
-/// A process that is killed at the end.
-pub(crate) struct Owner {
-    process: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
 impl Owner {
-    pub(crate) fn spawn(node: u16, path: &Path, bootstraps: bool) -> Self {
-        let mut command = Command::new(env::current_exe().expect("this one"));
-        command.args(["--exact", "agreeing::an_owner_that_agrees", "--nocapture"]);
+    pub(crate) fn that_agrees(node: u16, path: &Path, bootstraps: bool) -> Self {
         let what = if bootstraps { "bootstraps" } else { "joins" };
         let told = format!("{node}={what}={}", path.to_str().expect("plain"));
-        let mut process = command.env(OWNER, told).stdout(Stdio::piped()).spawn().expect("a process");
-        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let mut owner = Self { process, lines };
+        let mut owner = Self::that_runs("agreeing::an_owner_that_agrees", OWNER, &told);
         assert!(owner.says("begun"), "it ended by itself");
         owner
-    }
-
-    /// Waits until it has said something. Returns false if it has ended before.
-    pub(crate) fn says(&mut self, what: &str) -> bool {
-        self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(what))
-    }
-
-    pub(crate) fn kill(&mut self) {
-        self.process.kill().expect("it runs");
-        let _ = self.process.wait();
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let command = format!("kill -{name} {}", self.process.id());
-        assert!(Command::new("sh").args(["-c", &command]).status().expect("a shell").success());
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -271,7 +239,7 @@ impl Scene<'_> {
     }
 
     pub(crate) fn start_again_in(&mut self, node: u16, path: &Path, bootstraps: bool) {
-        self.owners[usize::from(node)] = Owner::spawn(node, path, bootstraps);
+        self.owners[usize::from(node)] = Owner::that_agrees(node, path, bootstraps);
         self.until_whole();
         self.goes_on();
     }
@@ -300,7 +268,7 @@ pub(crate) fn judge(bank: &Bank, money: Money) -> u64 {
 
 /// Runs a cluster of three under load, of which this process is the last, and judges the money.
 pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
-    let owners = (0..OWN).map(|node| Owner::spawn(node, &place.path, node == 0)).collect();
+    let owners = (0..OWN).map(|node| Owner::that_agrees(node, &place.path, node == 0)).collect();
     let (bank, money) = start(&place.path, OWN, false);
     fill(&bank, money);
     let (is_over, is_lost, counted) = (&AtomicBool::new(false), &AtomicBool::new(false), &AtomicU64::new(0));

@@ -14,7 +14,10 @@ use std::{
 use drtm_membership::{Error, Etcd, EtcdOptions, Membership};
 use drtm_txn::cluster::ClusterEvent;
 
-use crate::agreeing::{Owner, Place, run};
+use crate::{
+    agreeing::{Place, run},
+    process::Owner,
+};
 
 /// The file of a test with etcd's address.
 const ENDPOINT: &str = "etcd";
@@ -102,7 +105,7 @@ fn owners_that_lose_etcd_go_on_and_change_nothing_until_it_is_back() {
         server.run();
         scene.until_out(1, life);
         scene.goes_on();
-        scene.owners[1] = Owner::spawn(1, &place.path, false);
+        scene.owners[1] = Owner::that_agrees(1, &place.path, false);
         scene.until_whole();
         scene.lose(false);
         scene.goes_on();

@@ -4,9 +4,8 @@
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, Lines},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::Command,
     sync::{
         Arc,
         atomic::{
@@ -30,6 +29,7 @@ use fastrand::Rng;
 
 use crate::{
     bed::{Rings, Setup, Tables, Tested, kept},
+    process::Owner,
     replaced,
 };
 
@@ -195,38 +195,11 @@ fn serve<F: Joined>(directory: &Path, node: u16, protocol: Protocol) {
     run(&node, tables, 2, &AtomicBool::new(false), None);
 }
 
-/// A process that is killed at the end.
-pub(crate) struct Owner {
-    process: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
 impl Owner {
     pub(crate) fn spawn<F: Joined>(protocol: Protocol, node: u16, directory: &Path) -> Self {
-        let mut command = Command::new(env::current_exe().expect("this one"));
-        command.args(["--exact", "killed::an_owner_that_is_killed", "--nocapture"]);
         let place = directory.to_str().expect("plain");
-        command.env(OWNER, format!("{}={}={node}={place}", F::NAME, protocol.name)).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("a process");
-        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        Self { process, lines }
-    }
-
-    /// Waits until it has said something. Returns false if it has ended before.
-    pub(crate) fn says(&mut self, what: &str) -> bool {
-        self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(what))
-    }
-
-    fn signal(&self, name: &str) {
-        let command = format!("kill -{name} {}", self.process.id());
-        assert!(Command::new("sh").args(["-c", &command]).status().expect("a shell").success());
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let told = format!("{}={}={node}={place}", F::NAME, protocol.name);
+        Self::that_runs("killed::an_owner_that_is_killed", OWNER, &told)
     }
 }
 

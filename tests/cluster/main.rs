@@ -59,6 +59,8 @@ mod leases;
 #[cfg(not(feature = "verbs"))]
 mod local;
 #[cfg(not(feature = "verbs"))]
+mod process;
+#[cfg(not(feature = "verbs"))]
 mod program;
 #[cfg(not(feature = "verbs"))]
 mod refusals;

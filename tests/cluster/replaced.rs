@@ -17,7 +17,8 @@ use drtm_txn::{
 
 use crate::{
     bed::Tested,
-    killed::{End, Joined, OWNERS, Owner, end_one},
+    killed::{End, Joined, OWNERS, end_one},
+    process::Owner,
 };
 
 /// What a machine knows of the others that has not heard of replacements: a directory with the

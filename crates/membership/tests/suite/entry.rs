@@ -9,7 +9,11 @@ use std::{
 
 use drtm_membership::{Answer, Configuration, Error, MOST_BYTES, Membership, Raft};
 
-use crate::{directory::Folder, raft::options, transport::Hub};
+use crate::{
+    directory::Folder,
+    raft::{insist, options},
+    transport::Hub,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -64,17 +68,6 @@ impl Drop for Voters {
 
 fn is_in(mut entering: Answer<()>) {
     entering.wait_for(PATIENCE).expect("it enters in time").expect("it enters");
-}
-
-/// Waits for an answer other than that there is none now.
-fn insist(ask: impl Fn() -> Answer<Configuration>) -> Result<Configuration, Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match ask().wait() {
-            Err(Error::Unavailable { .. }) if Instant::now() < deadline => {}
-            outcome => return outcome,
-        }
-    }
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl Drop for Voters {
 }
 
 /// Waits for an answer other than that there is none now.
-fn insist(ask: impl Fn() -> Answer<Configuration>) -> Result<Configuration, Error> {
+pub(crate) fn insist(ask: impl Fn() -> Answer<Configuration>) -> Result<Configuration, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match ask().wait() {
