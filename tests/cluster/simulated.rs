@@ -4,6 +4,7 @@
 //! itself, and threads of other tests that pass messages would wait for a slice of it at each.
 
 mod coordinators;
+mod cut_off;
 mod failover;
 mod lost;
 mod splits;

@@ -121,6 +121,9 @@ pub enum Mutation {
     UnknownLocksForgotten,
     /// A transaction of a cluster takes a row for unlocked although its owner was not asked.
     UnlocksNotRepeated,
+    /// A transaction that runs again forgets what it has locked at an owner that could not be asked
+    /// to free it.
+    OwedForgotten,
     /// A transaction of a cluster goes on before the unlocks of claims have arrived that it has
     /// given up.
     ClaimsNotAwaited,

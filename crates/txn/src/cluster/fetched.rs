@@ -136,8 +136,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 }
                 Err(error) => Err(error),
             };
-            let is_in_doubt = tx.state().log.is_in_doubt;
-            match self.inner.until_next_view((view, is_in_doubt), ended).await {
+            match tx.until_next_view(view, ended).await {
                 Err(Error::Conflict(cause)) => {
                     self.count(cause);
                     if cause == Conflict::Unfetched {

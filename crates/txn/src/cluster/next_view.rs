@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use drtm_rdma::{Fabric, NodeId};
 
-use super::{ClusterError, coordinator::Coordinator, state::State, tenure::Tenure};
-use crate::{Config, Conflict, Error};
+use super::{ClusterError, ClusterTx, coordinator::Coordinator, state::State, tenure::Tenure, worker::FREED_AFTER};
+use crate::{Config, Conflict, Error, mutation::Mutation};
 
 /// For how long a transaction waits for a view without a node that is gone, if its deadline is not
 /// earlier: where the view is changed by hand; and where nodes change it by themselves, in leases,
@@ -145,5 +145,29 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             pause = LONGEST.min(pause * 2);
         }
         true
+    }
+}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
+    /// Waits as [`Coordinator::until_next_view`] does, after a run in `view`. The next run forgets
+    /// what this one has locked. So where an owner could not be asked to free that, and is met
+    /// again, it is asked once more before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transaction, also where no view has come.
+    pub(super) async fn until_next_view<T>(&mut self, view: u32, mut ended: Result<T, Error>) -> Result<T, Error> {
+        let is_in_doubt = self.state().log.is_in_doubt;
+        loop {
+            ended = self.worker.until_next_view((view, is_in_doubt), ended).await;
+            let conflict = match &ended {
+                Err(Error::Conflict(conflict)) if self.state().owes && !S::has(Mutation::OwedForgotten) => *conflict,
+                _ => return ended,
+            };
+            ended = self.finish(true).await.and_then(|()| Err(conflict.into()));
+            if self.state().owes {
+                self.worker.endpoint().sleep(FREED_AFTER).await;
+            }
+        }
     }
 }

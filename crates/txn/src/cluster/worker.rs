@@ -14,7 +14,7 @@ use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutat
 pub(super) const CLAIM_AFTER: u32 = 4;
 
 /// How soon an owner is asked again to free locks, where it could not be.
-const FREED_AFTER: Duration = Duration::from_millis(1);
+pub(super) const FREED_AFTER: Duration = Duration::from_millis(1);
 
 /// How soon a backup looks for records again that has found none, in microseconds, and how often
 /// that doubles.
@@ -320,9 +320,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 // What it has seen may never have been there.
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
-            let state = tx.state();
-            let (view, is_in_doubt) = (state.view.number(), state.log.is_in_doubt);
-            match self.inner.until_next_view((view, is_in_doubt), ended).await {
+            let view = tx.state().view.number();
+            match tx.until_next_view(view, ended).await {
                 Err(Error::Conflict(conflict)) => {
                     (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);
