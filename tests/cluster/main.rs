@@ -73,6 +73,8 @@ mod restarts;
 #[cfg(not(feature = "verbs"))]
 mod rings;
 #[cfg(not(feature = "verbs"))]
+mod rolling;
+#[cfg(not(feature = "verbs"))]
 mod rows;
 #[cfg(not(feature = "verbs"))]
 mod simulated;

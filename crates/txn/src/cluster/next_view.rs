@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use drtm_rdma::{Fabric, NodeId};
 
-use super::{ClusterError, ClusterTx, coordinator::Coordinator, state::State, tenure::Tenure, worker::FREED_AFTER};
+use super::{
+    ClusterError, ClusterTx, Refusal, coordinator::Coordinator, state::State, tenure::Tenure, worker::FREED_AFTER,
+};
 use crate::{Config, Conflict, Error, mutation::Mutation};
 
 /// For how long a transaction waits for a view without a node that is gone, if its deadline is not
@@ -44,7 +46,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node
-    /// is gone, or since the view changes. Returns a conflict then, since the transaction runs
+    /// is gone or closes, or since the view changes. Returns a conflict then, since the transaction runs
     /// again.
     ///
     /// # Errors
@@ -70,6 +72,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             // What may have been carried out is not run again.
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
+            // What has begun nothing at a node that closes goes on when that has left.
+            Err(Error::Cluster(ClusterError::Refused { reason: Refusal::Closed, .. })) if node.tenure.is_some() => {
+                let is_next = || node.view.number() > view && !node.view.is_between();
+                match self.pause_until(|| is_next() || self.is_out()).await {
+                    _ if self.is_out() => out(),
+                    true => Err(Conflict::View.into()),
+                    false => ended,
+                }
+            }
             Err(Error::Cluster(error)) if self.node.cooperative.is_some() => {
                 let Some(unreached) = error.unreached().filter(|node| self.restores(*node)) else { return ended };
                 match self.until_met_or(unreached, || false).await {
