@@ -48,6 +48,12 @@ fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
 }
 
+/// What the transaction writes to a row in which it has found this.
+fn next(found: Option<Vec<u8>>) -> Vec<u8> {
+    let number = found.map_or(1, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+    bytes(number + 1)
+}
+
 impl Kind {
     async fn run(self, worker: &Worker<'_, Local, Tested>, tables: Tables) -> Result<(), Error> {
         let words = tables.words;
@@ -55,8 +61,8 @@ impl Kind {
             return worker
                 .transact(async |tx| {
                     for row in 0..ROWS {
-                        let _ = tx.get(words, row).await?;
-                        tx.put(words, row, bytes(2)).await?;
+                        let found = tx.get(words, row).await?;
+                        tx.put(words, row, next(found)).await?;
                     }
                     Ok(())
                 })
@@ -67,7 +73,9 @@ impl Kind {
                 |sets| (0..THERE).try_for_each(|row| sets.write(words, row)),
                 async |rows| {
                     for row in 0..ROWS {
-                        rows.put(words, row, bytes(2)).await?;
+                        // What is not declared is inserted.
+                        let found = if row < THERE { rows.get(words, row).await? } else { None };
+                        rows.put(words, row, next(found)).await?;
                     }
                     if self == Self::Aborted { Err(Error::aborted("on purpose")) } else { Ok(()) }
                 },
@@ -142,9 +150,7 @@ fn after_restart(protocol: Protocol, kind: Kind, polls: u32) -> bool {
         // The one in between came after what it saw, and before the other one otherwise.
         let is_after = seen == expected[BETWEEN as usize];
         assert!(is_after || !has_ended, "{case}: what was acknowledged is lost: {seen:?}");
-        if is_after {
-            expected[BETWEEN as usize] = Some(bytes(9));
-        }
+        expected[BETWEEN as usize] = Some(if is_after { bytes(9) } else { next(Some(bytes(9))) });
         assert_eq!(look().await, expected, "{case}, {seen:?}");
         worker.settle().await;
         // All rows are free, and what is removed now does not come back.
