@@ -60,7 +60,6 @@ impl Apps {
 
 /// What each kind of workload has of something.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a coroutine has one")]
 pub(super) enum Each<H, O, B, N, D> {
     Hashed(H),
     Ordered(O),

@@ -99,8 +99,8 @@ fn false_positives(effort: &Effort) -> Result<Measured, Error> {
     let mut curves = Vec::new();
     for (series, protocol) in [("HADES", hades), ("HADES-H", hybrid)] {
         let mut counts = Counts::default();
-        for app in App::ALL {
-            counts += cluster.run(effort, &[app], protocol)?.of_machines.counts;
+        for app in App::all(effort) {
+            counts += cluster.run(effort, &[*app], protocol)?.of_machines.counts;
         }
         curves.push(Curve::single(series, Kind::Simulated, percent(counts.false_positives, counts.checks)));
     }

@@ -104,7 +104,7 @@ fn overheads(effort: &Effort) -> Result<Measured, Error> {
 
 fn protocols(effort: &Effort) -> Result<Measured, Error> {
     let cluster = Cluster::new(effort, 500);
-    let ratios = App::ALL.iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
+    let ratios = App::all(effort).iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
     let ratios = ratios.collect::<Result<Vec<_>, Error>>()?;
     let curves = (0..3).map(|figure| singles(&ratios, |ratios| ratios[figure])).collect();
     Ok(Measured { curves, source: cluster.source("each workload alone"), failure: None })

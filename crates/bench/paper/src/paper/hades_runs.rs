@@ -108,6 +108,11 @@ impl App {
     /// One of each kind, for studies of many settings.
     pub(super) const FEW: [Self; 4] = [Self::HT_A, Self::TPCC, Self::TATP, Self::BANK];
 
+    /// Returns all, or those that are enough for a quick check.
+    pub(super) fn all(effort: &Effort) -> &'static [Self] {
+        if effort.is_quick { &Self::FEW } else { &Self::ALL }
+    }
+
     /// Requests to a hash table, of which a percentage write.
     pub(super) const fn writing(percent: u8) -> Self {
         Self { doing: Doing::Requests(Structure::Hash, percent), ..Self::HT_A }

@@ -132,16 +132,17 @@ fn by_settings(
 ) -> Result<Measured, Error> {
     let cluster = Cluster::new(effort, 300);
     let mut sums = [[0.0; 3]; 3];
-    for app in App::ALL {
+    let apps = App::all(effort);
+    for app in apps {
         let mut rates = [[0.0; 3]; 3];
         for (rates, protocol) in rates.iter_mut().zip(PROTOCOLS) {
             for (rate, at) in rates.iter_mut().zip(settings) {
-                *rate = setting(cluster, at).run(effort, &[app], protocol)?.figures[0];
+                *rate = setting(cluster, at).run(effort, &[*app], protocol)?.figures[0];
             }
         }
         let software = settings.iter().zip(rates[0]).find(|(at, _)| **at == base).map_or(1.0, |(_, rate)| rate);
         let cells = sums.iter_mut().flatten().zip(rates.into_iter().flatten());
-        cells.for_each(|(sum, rate)| *sum += rate / software / App::ALL.len() as f64);
+        cells.for_each(|(sum, rate)| *sum += rate / software / apps.len() as f64);
     }
     let curve = |(series, means): (&'static str, [f64; 3])| {
         Curve::new(series, Kind::Simulated, settings.map(usize::from).into_iter().zip(means))
@@ -152,7 +153,7 @@ fn by_settings(
 
 fn ten_nodes(effort: &Effort) -> Result<Measured, Error> {
     let cluster = Cluster { nodes: 10, ..Cluster::new(effort, 300) };
-    let ratios = App::ALL.iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
+    let ratios = App::all(effort).iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
     let curves = vec![singles(&ratios.collect::<Result<Vec<_>, Error>>()?, |ratios| ratios[0])];
     Ok(Measured { curves, source: cluster.source("each workload alone"), failure: None })
 }
