@@ -220,6 +220,11 @@ pub(crate) trait Script: Clone + Send + Sync + 'static {
         Rings::default()
     }
 
+    /// Returns how many workers of each simulated node share its coroutines.
+    fn workers(&self) -> u64 {
+        1
+    }
+
     /// Returns whether no transaction has anything left at any node in the end.
     fn leaves_nothing(&self) -> bool {
         true
@@ -470,38 +475,42 @@ fn disks_are_equal<F: Fabric<Engine = NoHtm>>(nodes: &[Node<F, Tested>], size: S
 
 fn simulated(config: &SimConfig, size: Size, script: &impl Script) {
     let sim = Sim::<NoHtm>::new(size.nodes, config.clone());
-    let left = Arc::new(AtomicUsize::new(usize::from(size.nodes)));
-    let (mut nodes, quiet) = (Vec::new(), Arc::new(AtomicUsize::new(usize::from(size.nodes))));
+    let of_worker = size.coroutines / script.workers();
+    let all = usize::from(size.nodes) * script.workers() as usize;
+    let (left, quiet) = (Arc::new(AtomicUsize::new(all)), Arc::new(AtomicUsize::new(all)));
+    let mut nodes = Vec::new();
     for number in 0..size.nodes {
         let (node, tables) = backed_up(sim.fabric(), number, size.owners, size.protocol, script.rings());
         nodes.push(node.clone());
-        let (script, left, quiet) = (script.clone(), Arc::clone(&left), Arc::clone(&quiet));
-        let first = u64::from(number) * size.coroutines;
-        let spawned = sim.spawn(NodeId(number), move |spawner| {
-            let worker = node.worker(spawner.endpoint()).expect("few workers");
-            worker.serve(&spawner);
-            let done = std::rc::Rc::new(std::cell::Cell::new(0));
-            for number in first..first + size.coroutines {
-                let run = script.clone().run(worker.clone(), tables, number);
-                let done = std::rc::Rc::clone(&done);
-                let ends = Ends(Arc::clone(&left));
-                let counted = async move {
-                    let _ends = ends;
-                    run.await;
-                    done.set(done.get() + 1);
+        for worker in 0..script.workers() {
+            let (node, script, left, quiet) = (node.clone(), script.clone(), Arc::clone(&left), Arc::clone(&quiet));
+            let first = u64::from(number) * size.coroutines + worker * of_worker;
+            let spawned = sim.spawn(NodeId(number), move |spawner| {
+                let worker = node.worker(spawner.endpoint()).expect("few workers");
+                worker.serve(&spawner);
+                let done = std::rc::Rc::new(std::cell::Cell::new(0));
+                for number in first..first + of_worker {
+                    let run = script.clone().run(worker.clone(), tables, number);
+                    let done = std::rc::Rc::clone(&done);
+                    let ends = Ends(Arc::clone(&left));
+                    let counted = async move {
+                        let _ends = ends;
+                        run.await;
+                        done.set(done.get() + 1);
+                    };
+                    spawner.spawn(counted).expect("it runs");
+                }
+                let stay = async move {
+                    worker.endpoint().until(|| done.get() == of_worker).await;
+                    worker.settle().await;
+                    let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+                    worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+                    drained(&worker, &quiet).await;
                 };
-                spawner.spawn(counted).expect("it runs");
-            }
-            let stay = async move {
-                worker.endpoint().until(|| done.get() == size.coroutines).await;
-                worker.settle().await;
-                let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-                worker.endpoint().until(|| left.load(SeqCst) == 0).await;
-                drained(&worker, &quiet).await;
-            };
-            spawner.spawn(stay).expect("it runs");
-        });
-        spawned.expect("room for an endpoint");
+                spawner.spawn(stay).expect("it runs");
+            });
+            spawned.expect("room for an endpoint");
+        }
     }
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);

@@ -24,11 +24,14 @@ use drtm_txn::{
 
 use crate::{
     bed::{Bed, Rings, Setup, Size, Tested, disks},
-    history::{SIZES, anomalies, logged_anomalies},
+    history::{SIZES, anomalies, logged_anomalies, slow_anomalies},
 };
 
 /// All such protocols.
 pub(crate) const BY_LINES: [Protocol; 2] = [Protocol::HADES, Protocol::HADES_H];
+
+/// The most nanoseconds between two steps of slow transactions.
+const PAUSE: u64 = 2_000;
 
 /// How long a run may take that usually takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,6 +72,19 @@ fn histories_of_threads_on_a_harsh_fabric_are_serializable() {
     check(Bed::harsh, 4);
 }
 
+/// On two processors of each node, and with pauses, so that transactions of one node meet.
+#[test]
+fn histories_of_slow_transactions_are_serializable() {
+    for protocol in BY_LINES {
+        for seed in 0..rounds(6) {
+            let nodes = if seed % 2 == 0 { 1 } else { 3 };
+            let size = Size { nodes, owners: nodes, coroutines: 4, protocol };
+            let anomalies = slow_anomalies(&Bed::simulated(seed), size, (2 + seed % 3, 25), seed, PAUSE);
+            assert!(anomalies.is_empty(), "{}, seed {seed}", protocol.name);
+        }
+    }
+}
+
 /// More transactions at a time than a node has filters: they wait for each other's.
 #[test]
 fn histories_of_many_transactions_of_one_node_are_serializable() {
@@ -94,11 +110,19 @@ fn histories_of_nodes_with_disks_are_serializable() {
 
 /// Runs random transactions on a cluster with a fault, until an anomaly is found, or a run fails.
 fn finds(what: &str, with: impl Fn(&mut dyn FnMut()) + Copy + Send + 'static, protocol: Protocol) {
+    finds_in(what, with, (Size { protocol, ..SIZES[0] }, 0));
+}
+
+/// Like [`finds`], on a cluster of this size, and with pauses of so many nanoseconds at most.
+fn finds_in(what: &str, with: impl Fn(&mut dyn FnMut()) + Copy + Send + 'static, (size, pause): (Size, u64)) {
     let found = (0..rounds(100)).any(|seed| {
-        let (size, keys) = (Size { protocol, ..SIZES[0] }, 2 + seed % 3);
+        let keys = 2 + seed % 3;
         let run = move || {
             let mut found = false;
-            with(&mut || found = !anomalies(&Bed::simulated(seed), size, keys, 40, seed).is_empty());
+            with(&mut || {
+                let anomalies = slow_anomalies(&Bed::simulated(seed), size, (keys, 40), seed, pause);
+                found = !anomalies.is_empty();
+            });
             found
         };
         let (tell, told) = mpsc::channel();
@@ -106,7 +130,7 @@ fn finds(what: &str, with: impl Fn(&mut dyn FnMut()) + Copy + Send + 'static, pr
         // A transaction may notice before the checker does, or wait for ever.
         !matches!(told.recv_timeout(PATIENCE), Ok(Ok(false)))
     });
-    assert!(found, "nothing of {what} with {}", protocol.name);
+    assert!(found, "nothing of {what} with {}", size.protocol.name);
 }
 
 /// Runs on machines with this fault.
@@ -129,6 +153,15 @@ fn squashes_that_mark_no_filter_are_found() {
 #[test]
 fn recorded_bits_that_outlive_their_transaction_are_found() {
     finds_fault(Fault::RecordedOutlives, &[Protocol::HADES]);
+}
+
+/// On one processor, a transaction accesses what it has written again when it commits, as another
+/// one ran meanwhile. That finds the reader.
+#[test]
+fn tags_that_are_not_checked_are_found() {
+    let size = Size { nodes: 1, owners: 1, coroutines: 4, protocol: Protocol::HADES };
+    let with = |run: &mut dyn FnMut()| with_fault(Some(Fault::TagsNotChecked), run);
+    finds_in("unchecked tags", with, (size, PAUSE));
 }
 
 #[test]

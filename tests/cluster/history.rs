@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use drtm_history::{Anomaly, History, Log, Order, Recording, check};
@@ -52,6 +53,9 @@ pub(crate) struct Random {
     /// Of each coroutine.
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
+    /// The most nanoseconds for which a transaction sleeps before each step. Where rows are of its
+    /// own node, it would not let another one run meanwhile.
+    pub(crate) pause: u64,
     pub(crate) rings: Rings,
     pub(crate) logs: Logs,
 }
@@ -210,6 +214,11 @@ impl Script for Random {
         self.rings
     }
 
+    /// Where transactions pause, they run on two processors of a node.
+    fn workers(&self) -> u64 {
+        if self.pause > 0 { 2 } else { 1 }
+    }
+
     async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let mut log = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one for each");
         let mut random = Rng::with_seed(self.seed << 16 | number);
@@ -220,6 +229,9 @@ impl Script for Random {
                 recording.retry();
                 let mut own = BTreeMap::new();
                 for _ in 0..steps {
+                    if self.pause > 0 {
+                        worker.endpoint().sleep(Duration::from_nanos(random.u64(..self.pause))).await;
+                    }
                     self.step(tx, tables, &mut random, &mut recording, &mut own).await?;
                 }
                 Self::note(&mut recording, own);
@@ -248,7 +260,19 @@ pub(crate) fn logged_anomalies(
     seed: u64,
     rings: Rings,
 ) -> Vec<Anomaly<u64>> {
-    judged(bed, size, transactions, |logs| Random { keys, transactions, seed, rings, logs })
+    judged(bed, size, transactions, |logs| Random { keys, transactions, seed, pause: 0, rings, logs })
+}
+
+/// The same with pauses of transactions, in nanoseconds at most.
+pub(crate) fn slow_anomalies(
+    bed: &Bed,
+    size: Size,
+    (keys, transactions): (u64, u64),
+    seed: u64,
+    pause: u64,
+) -> Vec<Anomaly<u64>> {
+    let rings = Rings::default();
+    judged(bed, size, transactions, |logs| Random { keys, transactions, seed, pause, rings, logs })
 }
 
 /// Runs a script that logs so many transactions of each coroutine, and gives what was wrong.

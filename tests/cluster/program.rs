@@ -43,7 +43,7 @@ pub(crate) struct Program {
 impl Program {
     fn rows(&self) -> Random {
         let Self { keys, transactions, seed, rings, ref logs, .. } = *self;
-        Random { keys, transactions, seed, rings, logs: logs.clone() }
+        Random { keys, transactions, seed, pause: 0, rings, logs: logs.clone() }
     }
 
     fn people(&self) -> indexes::Random {

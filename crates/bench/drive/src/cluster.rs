@@ -17,6 +17,7 @@ mod absent;
 #[doc(hidden)]
 pub mod compiled;
 mod figures;
+mod nearby;
 #[cfg(feature = "cluster")]
 mod pipes;
 #[cfg(feature = "cluster")]
@@ -44,6 +45,7 @@ mod workload;
 #[cfg(not(feature = "cluster"))]
 pub use absent::{run, run_as_member, run_member};
 pub use figures::Figures;
+pub use nearby::Nearby;
 #[cfg(feature = "cluster")]
 pub use places::Places;
 pub use plan::{Length, Plan, ProtocolOf};
@@ -51,7 +53,7 @@ pub use plan::{Length, Plan, ProtocolOf};
 pub use process::{run_as_member, run_member};
 pub use read::{look_up, read};
 #[cfg(feature = "studies")]
-pub use simulation::{Overheads, simulate, simulate_machines};
+pub use simulation::{OfMachines, Overheads, simulate, simulate_machines};
 pub use tally::Gathered;
 #[cfg(feature = "cluster")]
 pub use testbed::run;

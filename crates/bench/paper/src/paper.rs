@@ -25,7 +25,11 @@ mod drtmh;
 mod effort;
 mod entries;
 mod hades;
+mod hades_apps;
+mod hades_counts;
 mod hades_protocols;
+mod hades_runs;
+mod hades_scale;
 mod panel;
 mod recovery;
 mod regions;
@@ -157,6 +161,14 @@ Panels:
   hades-fig9   throughput of HADES and HADES-H over software, on a simulated machine
   hades-fig10  the same: mean latency
   hades-fig11  the same: 95th percentile of latencies
+  hades-fig12a the same: throughput by the network's round trip
+  hades-fig12b the same: by the share of local requests
+  hades-fig13  throughput on 10 nodes of 5 cores
+  hades-fig14  throughput of two workloads at a time, on 5 nodes of 10 cores
+  hades-fig15  throughput of four workloads at a time, on 8 nodes of 25 cores
+  hades-evictions squashes by evictions of written lines, all requests local
+  hades-false  false positives among detections of conflicts
+  hades-vary   throughput over software with constants varied by a quarter
   hades-storage what the hardware of HADES stores in a node
   hades-tags   bits of a tag of its directory
   hades-speed  how fast its simulated machine runs here
@@ -203,6 +215,8 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtmh::STUDIES,
             hades::STUDIES,
             hades_protocols::STUDIES,
+            hades_scale::STUDIES,
+            hades_counts::STUDIES,
             auto::STUDIES,
             chopped::STUDIES,
         ])

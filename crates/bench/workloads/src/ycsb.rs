@@ -38,9 +38,10 @@ mod row;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod walk;
 mod worker;
 
-pub use cluster::{OrderedRecords, Records, SmallRecords};
+pub use cluster::{OrderedRecords, Records, SmallOrderedRecords, SmallRecords};
 pub use command::{Args, SmallTransactions};
 pub use hotspot::Hotspot;
 
@@ -49,3 +50,4 @@ pub use inputs::{Inputs, Operation};
 pub use plan::{Choice, EXPONENT, Kind, Plan, PlanError, Workload};
 pub use row::{FIELD, Field, Row, SmallRow, StandardRow, key, number, population};
 pub use transactions::{Access, LONG, MOST, SHORT, Shape, ShapeError, Transaction, Transactions};
+pub use walk::Walk;

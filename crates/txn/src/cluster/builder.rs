@@ -88,6 +88,9 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     voter: Voter,
     lease: Option<Duration>,
     only_logged: Arc<OnlyLogged>,
+    /// The simulated machine of protocols that find conflicts by cache lines.
+    #[cfg(feature = "hades")]
+    machine: drtm_rdma::machine::MachineProfile,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
     described: String,
@@ -333,6 +336,35 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// ```
     pub fn loads_alone(self) -> Self {
         Self { loads_alone: true, ..self }
+    }
+
+    /// Sets the machine that finds conflicts by cache lines, for protocols that do so: 16 nodes of
+    /// 5 cores if it is not set. A worker runs on the core with its number, counted round.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, machine::{Counts, MachineProfile}};
+    /// use drtm_txn::{Builder, Config, Error, cluster::{Node, Protocol}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let memory = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder_for(NoHtm, &fabric, NodeId(0), memory, Protocol::HADES)?;
+    /// let node = builder.owners([NodeId(0)])?.machine(MachineProfile::cluster(1, 10, 0)).start()?;
+    /// assert_eq!(node.machine_counts(), Some(Counts::default()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[cfg(feature = "hades")]
+    pub fn machine(self, profile: drtm_rdma::machine::MachineProfile) -> Self {
+        Self { machine: profile, ..self }
     }
 
     /// Chooses whether transactions of a node that dies are completed or undone, and their locks
@@ -784,6 +816,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             timing,
             log,
             only_logged,
+            #[cfg(feature = "hades")]
+            machine,
             tables,
             mut described,
             cooperative,
@@ -927,7 +961,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),
             #[cfg(feature = "hades")]
-            nic: super::smart_nic::SmartNic::new(node, incarnation, protocol.detection),
+            nic: super::smart_nic::SmartNic::new(node, incarnation, protocol.detection, &machine),
             db,
         };
         Ok(Node::new(shared))
@@ -1002,6 +1036,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             voter,
             lease: None,
             only_logged,
+            #[cfg(feature = "hades")]
+            machine: super::smart_nic::SmartNic::USUAL,
             tables,
             described,
         })

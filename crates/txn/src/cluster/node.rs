@@ -234,6 +234,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.home.changing.told_ready()
     }
 
+    /// Returns what the node's simulated machine has counted. `None` if its protocol finds no
+    /// conflicts by cache lines.
+    ///
+    /// # Example
+    ///
+    /// See [`NodeBuilder::machine`](super::NodeBuilder::machine).
+    #[cfg(feature = "hades")]
+    #[must_use]
+    pub fn machine_counts(&self) -> Option<drtm_rdma::machine::Counts> {
+        self.shared.nic.as_ref().map(|nic| nic.counts())
+    }
+
     /// Returns whether no transaction has anything in the node's NIC, where conflicts are found by
     /// cache lines: for tests.
     #[cfg(feature = "hades")]

@@ -9,19 +9,12 @@ use drtm_htm::Engine;
 use drtm_kv::{Handle, Records};
 use drtm_rdma::{
     Cost, Incarnation, NodeId, Time,
-    machine::{Fetch, Kind, Line, MachineProfile, Message, Node, Progress, Served, Step, Stop, Stopped, TxId},
+    machine::{Counts, Fetch, Kind, Line, MachineProfile, Message, Node, Progress, Served, Step, Stop, Stopped, TxId},
 };
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{Refusal, protocol::Detection};
-
-/// The nodes of a cluster for which there are filters. With more, a transaction that finds none
-/// free is squashed, and run again.
-const NODES: usize = 16;
-
-/// Cores of a node.
-const CORES: usize = 5;
 
 /// The lines of a record.
 pub(super) type Lines = SmallVec<[Line; 8]>;
@@ -45,6 +38,7 @@ pub(super) struct SmartNic {
 #[derive(Debug)]
 struct Machine {
     node: Node,
+    cores: usize,
     /// The latest time, in cycles.
     now: u64,
     cycles_per_us: u64,
@@ -62,15 +56,23 @@ pub(super) struct Acting<'n> {
 }
 
 impl SmartNic {
+    /// The machine of nodes for which no other one is chosen. It has filters for the transactions
+    /// of 15 other nodes. With more, a transaction that finds none free is squashed, and run again.
+    pub(super) const USUAL: MachineProfile = MachineProfile::cluster(16, 5, 15);
+
     /// Creates the NIC of an incarnation of a node. `None` if the protocol needs none.
-    pub(super) fn new(node: NodeId, incarnation: Incarnation, detection: Detection) -> Option<Self> {
-        let profile = MachineProfile::cluster(NODES, CORES, NODES - 1);
-        let cycles_per_us = profile.cycles_per_us;
+    pub(super) fn new(
+        node: NodeId,
+        incarnation: Incarnation,
+        detection: Detection,
+        profile: &MachineProfile,
+    ) -> Option<Self> {
+        let (cycles_per_us, cores) = (profile.cycles_per_us, profile.cores);
         let machine = || {
-            let mut node = Node::new(node, &profile);
+            let mut node = Node::new(node, profile);
             // What other nodes still have of an earlier incarnation is not taken for this one's.
             node.number_attempts_from(incarnation.0.wrapping_mul(0x9E37_79B9));
-            Mutex::new(Machine { node, now: 0, cycles_per_us })
+            Mutex::new(Machine { node, cores, now: 0, cycles_per_us })
         };
         match detection {
             Detection::Versions => None,
@@ -86,7 +88,9 @@ impl SmartNic {
 
     /// Begins a transaction of a worker. `None` if no pair of filters is free.
     pub(super) fn begin(&self, worker: u16) -> Option<TxId> {
-        self.machine.lock().node.begin(usize::from(worker) % CORES)
+        let mut machine = self.machine.lock();
+        let core = usize::from(worker) % machine.cores;
+        machine.node.begin(core)
     }
 
     /// Records that a transaction of this node accesses another one.
@@ -112,6 +116,11 @@ impl SmartNic {
     pub(super) fn abort(&self, tx: TxId) {
         // The messages are requests of the transaction.
         let _ = self.machine.lock().node.abort(tx);
+    }
+
+    /// Returns what the machine has counted.
+    pub(super) fn counts(&self) -> Counts {
+        self.machine.lock().node.counts()
     }
 
     /// Returns whether no transaction has anything here.

@@ -3,6 +3,8 @@
 use std::{sync::Arc, thread};
 
 use drtm_htm::NoHtm;
+#[cfg(feature = "studies")]
+use drtm_rdma::machine::MachineProfile;
 use drtm_rdma::{Executor, Fabric, NodeId};
 use drtm_txn::{Builder, Config, cluster::Node};
 
@@ -15,18 +17,29 @@ use super::{
 };
 use crate::Error;
 
-/// Starts a node, and loads it.
+/// No machine is simulated.
+#[cfg(not(feature = "studies"))]
+pub(super) type MachineProfile = std::convert::Infallible;
+
+/// Starts a node, whose machine is like this one, and loads it.
 pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
     fabric: &F,
     node: u16,
+    machine: Option<&MachineProfile>,
 ) -> Result<(Node<F, S>, W::Tables), Error> {
     let place = plan.place(node);
     let builder = Builder::new().memory(plan.memory);
     let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.protocol)?;
     let builder = builder.owners((0..plan.nodes).map(NodeId))?.backups(plan.backups.into())?;
     let mut builder = builder.loads_alone();
+    #[cfg(feature = "studies")]
+    if let Some(machine) = machine {
+        builder = builder.machine(machine.clone());
+    }
+    #[cfg(not(feature = "studies"))]
+    let _ = machine;
     let tables = workload.open(&mut builder)?;
     let node = builder.start()?;
     workload.load(&node, place)?;
@@ -42,7 +55,7 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W
 ) -> Result<Gathered<W::Count>, Error> {
     let mut started_nodes = Vec::new();
     for (number, fabric) in nodes {
-        let (node, tables) = started::<F, S, W>(workload, plan, &fabric, number)?;
+        let (node, tables) = started::<F, S, W>(workload, plan, &fabric, number, None)?;
         started_nodes.push((number, node, tables));
     }
     let workers = started_nodes

@@ -19,6 +19,7 @@ use drtm_rdma::NicProfile;
 use drtm_report::units;
 use drtm_txn::Durability;
 
+use super::{panel::Measured, seeds::medians};
 use crate::{
     Error,
     htm::{EngineName, working_set::Scope},
@@ -147,6 +148,8 @@ pub(super) struct Effort {
     pub(super) coroutines: Option<Vec<u16>>,
     /// How many seeds simulated clusters are run with.
     pub(super) seeds: u16,
+    /// The number of seeds, if it is given.
+    given_seeds: Option<u16>,
     rounds: u16,
     until: Until,
 }
@@ -209,9 +212,19 @@ impl Effort {
             counted,
             coroutines,
             seeds: args.seeds.unwrap_or(if is_quick { 1 } else { 3 }),
+            given_seeds: args.seeds,
             rounds,
             until,
         }
+    }
+
+    /// Makes a study once for each seed, of which there are so many unless their number is given.
+    pub(super) fn by_seeds(
+        &self,
+        usual: u16,
+        measure: impl Fn(&Self) -> Result<Measured, Error>,
+    ) -> Result<Measured, Error> {
+        medians(&Self { seeds: self.given_seeds.unwrap_or(usual), ..self.clone() }, measure)
     }
 
     /// Returns an effort whose runs are shorter, for studies with many series.

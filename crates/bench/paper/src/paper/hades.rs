@@ -13,7 +13,7 @@ use drtm_report::{
 
 use super::{
     effort::Effort,
-    panel::{Curve, Found, Kind, Measured, Panel, Published, Study},
+    panel::{Curve, Kind, Measured, Panel, Published, Study},
 };
 use crate::Error;
 
@@ -158,10 +158,7 @@ fn storage(_: &Effort) -> Result<Measured, Error> {
     let large = Storage::of(&MachineProfile::cluster(90, 16, 5));
     let core = |storage: Storage| storage.core_pairs as f64 * 0.7;
     let nic = |storage: Storage| storage.nic_pairs as f64 * 0.25 + storage.entries as f64 * 100.0 / 1024.0;
-    let single = |(series, value)| {
-        let points = vec![(None, value)];
-        Curve { series, found: Found::Points { kind: Kind::Exact, points } }
-    };
+    let single = |(series, value)| Curve::single(series, Kind::Exact, value);
     let sizes =
         [(SMALL_CORE, core(small)), (SMALL_NIC, nic(small)), (LARGE_CORE, core(large)), (LARGE_NIC, nic(large))];
     let tags = [(SMALL, f64::from(small.tag_bits)), (LARGE, f64::from(large.tag_bits))];
@@ -177,8 +174,7 @@ fn speed(effort: &Effort) -> Result<Measured, Error> {
             figure: "hades-speed",
             what: "a transaction without competitors was squashed".to_owned(),
         })?;
-        let points = vec![(None, lines as f64 / begun.elapsed().as_secs_f64())];
-        Ok::<_, Error>(Curve { series, found: Found::Points { kind: Kind::Measured, points } })
+        Ok::<_, Error>(Curve::single(series, Kind::Measured, lines as f64 / begun.elapsed().as_secs_f64()))
     };
     let curves = vec![vec![single("own node", on_one_node)?, single("another node", on_another_node)?]];
     Ok(Measured { curves, source: format!("{transactions} transactions, one after the other"), failure: None })

@@ -133,6 +133,11 @@ impl Curve {
         Self { series, found: Found::Points { kind, points } }
     }
 
+    /// Returns a series that is a single value.
+    pub(super) fn single(series: &'static str, kind: Kind, value: f64) -> Self {
+        Self { series, found: Found::Points { kind, points: vec![(None, value)] } }
+    }
+
     pub(super) const fn absent(series: &'static str, why: &'static str) -> Self {
         Self { series, found: Found::Absent { why } }
     }

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use drtm_drive::{
     Body, Done, Error, Reads, Runner,
-    cluster::{ClusterWorkload, Place, look_up, read},
+    cluster::{ClusterWorkload, Nearby, Place, look_up, read},
     expect_row, miscounted, transact,
 };
 use drtm_htm::NoHtm;
@@ -202,8 +202,11 @@ impl ClusterWorkload for SmallBank {
         Ok(())
     }
 
-    fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
-        Ok(Client { inputs: self.inputs(number)?, ledger: Ledger::default() })
+    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
+        // As far from those of inputs as there are clients.
+        let seed = (number + place.all_clients()) as u64;
+        let nearby = self.local.map(|local| Nearby::new(local, place, seed));
+        Ok(Client { inputs: self.inputs(number)?.near(nearby), ledger: Ledger::default() })
     }
 
     /// The accounts of hot customers.

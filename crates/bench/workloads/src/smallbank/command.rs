@@ -93,6 +93,8 @@ pub struct SmallBank {
     hot: Hot,
     /// Percentage of the customers that are hot, instead of what `hot` says.
     hot_share: Option<u8>,
+    /// The percentage of customers that are of a client's own node. `None`: as it happens.
+    pub(super) local: Option<u8>,
     seed: u64,
 }
 
@@ -100,7 +102,7 @@ impl SmallBank {
     /// Creates the workload. Returns an error if there are too few customers for hot and other
     /// ones.
     pub fn new(customers: u64, hot: Hot, seed: u64) -> Result<Self, Error> {
-        let smallbank = Self { bank: Bank::new(customers, seed)?, hot, hot_share: None, seed };
+        let smallbank = Self { bank: Bank::new(customers, seed)?, hot, hot_share: None, local: None, seed };
         smallbank.inputs(0)?;
         Ok(smallbank)
     }
@@ -112,6 +114,11 @@ impl SmallBank {
         let smallbank = Self { hot_share: Some(percent), ..self };
         smallbank.inputs(0)?;
         Ok(smallbank)
+    }
+
+    /// Sets the percentage of customers that are of a client's own node, on several nodes.
+    pub fn with_local(self, local: Option<u8>) -> Self {
+        Self { local, ..self }
     }
 
     /// Returns the bank that is filled and checked.

@@ -1,6 +1,6 @@
 //! Inputs of the transactions.
 
-use drtm_drive::{Random, mix::Mix};
+use drtm_drive::{Random, cluster::Nearby, mix::Mix};
 
 use super::{Bank, BankError, CustomerKey};
 
@@ -165,6 +165,7 @@ pub struct Inputs {
     /// The chance of a transaction on hot customers, in percent.
     chance: u8,
     random: Random,
+    nearby: Option<Nearby>,
 }
 
 impl Inputs {
@@ -180,12 +181,18 @@ impl Inputs {
             return Err(BankError::HotSet { hot, customers });
         }
         let random = Random::seeded(seed);
-        Ok(Self { mix, amounts: Amounts::H_STORE, customers, hot, chance: hot_set.chance(), random })
+        Ok(Self { mix, amounts: Amounts::H_STORE, customers, hot, chance: hot_set.chance(), random, nearby: None })
     }
 
     /// Returns the number of hot customers, which have the lowest numbers.
     pub(super) fn hot_customers(&self) -> u64 {
         self.hot
+    }
+
+    /// Chooses customers by whether they are on the client's own node.
+    #[must_use]
+    pub fn near(self, nearby: Option<Nearby>) -> Self {
+        Self { nearby, ..self }
     }
 
     /// Replaces the amounts.
@@ -206,7 +213,8 @@ impl Inputs {
     pub fn of(&mut self, kind: Kind) -> Transaction {
         let (first, count) =
             if self.random.percent(self.chance) { (0, self.hot) } else { (self.hot, self.customers - self.hot) };
-        let customer = first + self.random.within(0, count - 1);
+        let drawn = first + self.random.within(0, count - 1);
+        let customer = self.near_or(drawn, first, count);
         match kind {
             Kind::Balance => Transaction::Balance { customer },
             Kind::DepositChecking => Transaction::DepositChecking { customer, amount: self.amounts.deposit_checking },
@@ -222,7 +230,21 @@ impl Inputs {
 
     /// Draws any of `count` customers from `first` on, except this one.
     fn other(&mut self, customer: CustomerKey, first: CustomerKey, count: u64) -> CustomerKey {
-        let other = first + self.random.within(0, count - 2);
-        if other < customer { other } else { other + 1 }
+        loop {
+            let other = first + self.random.within(0, count - 2);
+            let other = if other < customer { other } else { other + 1 };
+            let other = self.near_or(other, first, count);
+            if other != customer {
+                return other;
+            }
+        }
+    }
+
+    /// Returns a customer, or one near it, of `count` from `first` on.
+    fn near_or(&mut self, customer: CustomerKey, first: CustomerKey, count: u64) -> CustomerKey {
+        match &mut self.nearby {
+            Some(nearby) => nearby.of(customer, first..=first + count - 1),
+            None => customer,
+        }
     }
 }

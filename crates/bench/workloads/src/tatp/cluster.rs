@@ -6,7 +6,7 @@ mod tests;
 
 use drtm_drive::{
     Done, Error, Runner,
-    cluster::{ClusterWorkload, Place, read},
+    cluster::{ClusterWorkload, Nearby, Place, read},
     miscounted,
     scatter::scatter,
     transact,
@@ -96,8 +96,11 @@ impl ClusterWorkload for Tatp {
         Ok(())
     }
 
-    fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
-        Ok(Client { inputs: self.inputs(number), inserted: 0 })
+    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
+        // As far from those of inputs as there are clients.
+        let seed = (number + place.all_clients()) as u64;
+        let nearby = self.local.map(|local| Nearby::new(local, place, seed));
+        Ok(Client { inputs: self.inputs(number).near(nearby), inserted: 0 })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(

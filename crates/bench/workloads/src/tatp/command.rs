@@ -69,8 +69,7 @@ impl Args {
     ///
     /// Returns an error if the options do not fit, the run fails, or a condition does not hold.
     pub fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let register = Register::new(self.subscribers, seed)?;
-        let tatp = Tatp { register, choice: self.choice, seed };
+        let tatp = Tatp { choice: self.choice, ..Tatp::new(self.subscribers, seed)? };
         if self.options.is_cluster() {
             return measure_cluster(&tatp, &self.options, seed)?.print(report);
         }
@@ -83,10 +82,23 @@ impl Args {
 pub struct Tatp {
     pub(super) register: Register,
     pub(super) choice: ChoiceName,
+    /// The percentage of subscribers that are of a client's own node. `None`: as it happens.
+    pub(super) local: Option<u8>,
     pub(super) seed: u64,
 }
 
 impl Tatp {
+    /// Creates the workload, which chooses subscribers as specified.
+    pub fn new(subscribers: u32, seed: u64) -> Result<Self, Error> {
+        let register = Register::new(subscribers, seed)?;
+        Ok(Self { register, choice: ChoiceName::NonUniform, local: None, seed })
+    }
+
+    /// Sets the percentage of subscribers that are of a client's own node, on several nodes.
+    pub fn with_local(self, local: Option<u8>) -> Self {
+        Self { local, ..self }
+    }
+
     /// Returns the inputs of a client.
     pub(super) fn inputs(&self, client: usize) -> Inputs {
         let choice = match self.choice {

@@ -1,6 +1,6 @@
 //! Inputs of the transactions.
 
-use drtm_drive::{Random, mix::Mix};
+use drtm_drive::{Random, cluster::Nearby, mix::Mix};
 
 use super::{
     AccessInfoKey, CallForwarding, CallForwardingKey, Register, SpecialFacilityKey, SubscriberKey, SubscriberNumber,
@@ -159,6 +159,7 @@ pub struct Inputs {
     /// The A of NURand; `None` for uniform values.
     spread: Option<u32>,
     random: Random,
+    nearby: Option<Nearby>,
 }
 
 impl Inputs {
@@ -172,7 +173,13 @@ impl Inputs {
             _ => (1 << 21) - 1,
         };
         let spread = (choice == Choice::NonUniform).then_some(spread);
-        Self { mix, subscribers, spread, random: Random::seeded(seed) }
+        Self { mix, subscribers, spread, random: Random::seeded(seed), nearby: None }
+    }
+
+    /// Chooses subscribers by whether they are on the client's own node.
+    #[must_use]
+    pub fn near(self, nearby: Option<Nearby>) -> Self {
+        Self { nearby, ..self }
     }
 
     /// Draws the next transaction.
@@ -220,9 +227,14 @@ impl Inputs {
 
     #[inline]
     fn subscriber(&mut self) -> SubscriberKey {
-        match self.spread {
+        let drawn = match self.spread {
             Some(spread) => self.random.non_uniform(spread, 0, 1, self.subscribers),
             None => self.random.within(1, self.subscribers),
+        };
+        match &mut self.nearby {
+            // It is within the subscribers, which are counted from one.
+            Some(nearby) => nearby.of(drawn.into(), 1..=self.subscribers.into()) as u32,
+            None => drawn,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
 
 use drtm_drive::{
     Done, Error, Runner,
-    cluster::{ClusterWorkload, Place, look_up, read},
+    cluster::{ClusterWorkload, Nearby, Place, look_up, read},
     miscounted, spread, transact_if,
 };
 use drtm_htm::NoHtm;
@@ -32,6 +32,7 @@ use super::{
     layout::{self, Layout, RECORD},
     load::{Dist, Load, MixName},
     number, population,
+    walk::Walk,
     worker::{KINDS, SEVERAL, Task},
 };
 
@@ -50,14 +51,19 @@ pub struct Distributed<O, const N: usize> {
     fetches: bool,
     /// Instead of the load's transactions.
     hotspot: Option<Hotspot>,
+    /// The table's name: several of them can be in one database.
+    #[serde(skip, default = "usual_table")]
+    table: &'static str,
+    /// The percentage of accesses of a client's own node. `None`: as it happens.
+    local: Option<u8>,
+    /// What a client walks through to find a record.
+    walk: Option<Walk>,
     order: PhantomData<fn() -> O>,
 }
 
 impl<O, const N: usize> Clone for Distributed<O, N> {
     fn clone(&self) -> Self {
-        let Self { records, load, size, seed, fetches, hotspot, order } = self;
-        let size = size.clone();
-        Self { records: *records, load: *load, size, seed: *seed, fetches: *fetches, hotspot: *hotspot, order: *order }
+        Self { size: self.size.clone(), ..*self }
     }
 }
 
@@ -69,7 +75,18 @@ impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
 
 impl<O: Layout, const N: usize> Distributed<O, N> {
     pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
-        let distributed = Self { records, load, size, seed, fetches: false, hotspot: None, order: PhantomData };
+        let distributed = Self {
+            records,
+            load,
+            size,
+            seed,
+            fetches: false,
+            hotspot: None,
+            table: RECORD,
+            local: None,
+            walk: None,
+            order: PhantomData,
+        };
         // Whether there are enough records, before they are loaded.
         distributed.task(0)?;
         Ok(distributed)
@@ -79,6 +96,11 @@ impl<O: Layout, const N: usize> Distributed<O, N> {
     fn task(&self, client: usize) -> Result<Task, Error> {
         self.load.shared(self.records, 0, 1)?.task(self.records, 0, spread(self.seed, client))
     }
+}
+
+/// The usual name of the table.
+fn usual_table() -> &'static str {
+    RECORD
 }
 
 /// Of a hundred bytes.
@@ -100,7 +122,26 @@ impl<O: Layout, const N: usize> Distributed<O, N> {
         let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: N as u8, shape };
         Self::new(records, load, Vec::new(), seed)
     }
+
+    /// Names the table, so that several workloads can be in one database.
+    pub fn in_table(self, table: &'static str) -> Self {
+        Self { table, ..self }
+    }
+
+    /// Sets the percentage of accesses of a client's own node.
+    pub fn with_local(self, local: Option<u8>) -> Self {
+        Self { local, ..self }
+    }
+
+    /// Has clients find each record by a walk through an index of their own node, which has all
+    /// records. On a simulated machine, the walk takes the time of its caches.
+    pub fn found_by(self, walk: Option<Walk>) -> Self {
+        Self { walk, ..self }
+    }
 }
+
+/// Of a hundred bytes, which can be scanned.
+pub type SmallOrderedRecords = Distributed<Ordered, 1>;
 
 /// Of a thousand bytes.
 pub type Records = Distributed<Hash, 10>;
@@ -155,6 +196,10 @@ impl Named for SmallRecords {
     const NAME: &'static str = "ycsb-100";
 }
 
+impl Named for SmallOrderedRecords {
+    const NAME: &'static str = "ycsb-ordered-100";
+}
+
 impl Named for Records {
     const NAME: &'static str = "ycsb-1000";
 }
@@ -182,7 +227,7 @@ where
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Self::Tables, Error> {
-        Ok(node.table(O::def(self.records), Partition::by("record", |key| number(*key)))?)
+        Ok(node.table(O::def(self.table, self.records), Partition::by("record", |key| number(*key)))?)
     }
 
     fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -191,7 +236,7 @@ where
         place: Place,
     ) -> Result<(), Error> {
         let db = node.local();
-        let records = db.table(O::def::<N>(self.records))?;
+        let records = db.table(O::def::<N>(self.table, self.records))?;
         for (key, row) in population(0..self.records).filter(|(key, _)| place.owns(number(*key))) {
             db.transact(|tx| tx.insert(records, key, &row))?;
         }
@@ -202,7 +247,14 @@ where
         let clients = place.all_clients() as u64;
         let seed = spread(self.seed, number);
         let hotspots = self.hotspot.map(|shape| shape.client(self.records, place, number, seed)).transpose()?;
-        let task = self.task(number)?;
+        let task = match self.task(number)? {
+            Task::Transactions(all) => {
+                // The number of a client that there is not.
+                let seed = spread(seed, place.all_clients());
+                Task::Transactions(all.near(self.local.map(|local| Nearby::new(local, place, seed))))
+            }
+            core @ Task::Core(_) => core,
+        };
         Ok(Client { task, hotspots, number: number as u64, clients, written: Written::default() })
     }
 
@@ -234,6 +286,10 @@ where
             Task::Core(inputs) => inputs.draw(),
             Task::Transactions(transactions) => {
                 let transaction = transactions.draw();
+                if let Some(walk) = self.walk {
+                    let numbers = transaction.accesses().iter().map(|of| of.number);
+                    numbers.for_each(|number| walk.charge(worker.endpoint(), number, self.records));
+                }
                 let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
                 transact_if(fetches, worker, &Accesses { records, accesses }).await?;
                 client.written.fields += transaction.writes() as u64;
@@ -291,6 +347,6 @@ where
         written: &Written,
     ) -> Result<Vec<String>, Error> {
         let numbers = (0..self.records).chain(written.inserted.iter().copied());
-        miscounted(node.local(), &[(RECORD, numbers.filter(|number| place.owns(*number)).count() as u64)])
+        miscounted(node.local(), &[(self.table, numbers.filter(|number| place.owns(*number)).count() as u64)])
     }
 }

@@ -207,7 +207,7 @@ impl<O: Layout, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
     }
 
     fn open<S: Config>(&self, db: &Db<S>) -> Result<Records<O, FIELDS>, Error> {
-        Ok(db.table(O::def(self.records))?)
+        Ok(db.table(O::def(RECORD, self.records))?)
     }
 
     fn pieces(&self) -> u64 {

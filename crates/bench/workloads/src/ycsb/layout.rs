@@ -16,8 +16,8 @@ pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
 
 /// Kinds of tables that this workload distinguishes.
 pub trait Layout: Kind {
-    /// Defines a table for this many records.
-    fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self>
+    /// Defines a table of this name for this many records.
+    fn def<const FIELDS: usize>(name: &'static str, records: u64) -> TableDef<u64, Record<FIELDS>, Self>
     where
         Self: Sized;
 
@@ -49,8 +49,8 @@ fn not_in_order() -> Error {
 }
 
 impl Layout for Hash {
-    fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
-        TableDef::hash(RECORD).with_room_for(records)
+    fn def<const FIELDS: usize>(name: &'static str, records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
+        TableDef::hash(name).with_room_for(records)
     }
 
     fn scan<S: Config, const FIELDS: usize>(
@@ -73,8 +73,8 @@ impl Layout for Hash {
 }
 
 impl Layout for Ordered {
-    fn def<const FIELDS: usize>(_records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
-        TableDef::ordered(RECORD)
+    fn def<const FIELDS: usize>(name: &'static str, _records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
+        TableDef::ordered(name)
     }
 
     fn scan<S: Config, const FIELDS: usize>(

@@ -283,3 +283,16 @@ fn a_seed_s_operations_and_rows_stay_what_they_are() {
     assert_eq!(drawn.accesses(), expected.map(|(number, writes)| Access { number, writes }));
     assert_eq!(drtm_drive::scatter::scatter(1), 0x5692_161D_100B_05E5);
 }
+
+#[test]
+fn transactions_can_be_of_a_clients_node() {
+    let place = drtm_drive::cluster::Place { node: 1, nodes: 4, clients: 2 };
+    let nearby = drtm_drive::cluster::Nearby::new(100, place, 7);
+    let shape = Shape { accesses: 5, ..Shape::STANDARD };
+    let mut transactions = Transactions::new(RECORDS, shape, 7).expect("possible").near(Some(nearby));
+    for _ in 0..1_000 {
+        let numbers: BTreeMap<u64, bool> =
+            transactions.draw().accesses().iter().map(|access| (access.number, access.writes)).collect();
+        assert!(numbers.len() == 5 && numbers.keys().all(|number| place.owns(*number) && *number < RECORDS));
+    }
+}

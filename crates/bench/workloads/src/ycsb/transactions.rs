@@ -2,6 +2,7 @@
 
 use drtm_drive::{
     Random,
+    cluster::Nearby,
     zipf::{Zipf, ZipfError},
 };
 use serde::{Deserialize, Serialize};
@@ -111,9 +112,11 @@ impl Transaction {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Transactions {
+    records: u64,
     shape: Shape,
     zipf: Zipf,
     random: Random,
+    nearby: Option<Nearby>,
     drawn: Transaction,
 }
 
@@ -136,16 +139,32 @@ impl Transactions {
             return Err(ShapeError::Exponent(exponent));
         }
         let drawn = Transaction { accesses: [Access::default(); MOST as usize], count: 0 };
-        Ok(Self { shape, zipf: Zipf::new(records, exponent)?, random: Random::seeded(seed), drawn })
+        Ok(Self {
+            records,
+            shape,
+            zipf: Zipf::new(records, exponent)?,
+            random: Random::seeded(seed),
+            nearby: None,
+            drawn,
+        })
+    }
+
+    /// Chooses records by whether they are on the client's own node.
+    #[must_use]
+    pub fn near(self, nearby: Option<Nearby>) -> Self {
+        Self { nearby, ..self }
     }
 
     /// Draws the next transaction.
     #[inline]
     pub fn draw(&mut self) -> &Transaction {
-        let Self { shape, zipf, random, drawn } = self;
+        let Self { records, shape, zipf, random, nearby, drawn } = self;
         drawn.count = 0;
         while drawn.count < shape.accesses {
-            let number = zipf.draw(random);
+            let mut number = zipf.draw(random);
+            if let Some(nearby) = nearby {
+                number = nearby.of(number, 0..=*records - 1);
+            }
             if drawn.accesses().iter().all(|access| access.number != number) {
                 let writes = !random.percent(shape.reads);
                 drawn.accesses[usize::from(drawn.count)] = Access { number, writes };

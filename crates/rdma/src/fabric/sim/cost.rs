@@ -62,7 +62,7 @@ pub enum Cost {
         /// Whether they are written.
         writes: bool,
     },
-    /// Cycles of what transactions do beside their accesses, on a cluster that [has
+    /// Instructions of what transactions do beside their accesses, on a cluster that [has
     /// machines](crate::SimConfig::machine). [`Sim::overheads`](crate::Sim::overheads) counts them.
     Overhead(Overhead, u64),
 }

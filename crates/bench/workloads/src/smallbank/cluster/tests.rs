@@ -49,3 +49,15 @@ fn money_is_lost_only_by_careless_clients() {
         assert!(violations.iter().any(|found| found.contains("MoneyIsConserved")), "{fabric}: {violations:?}");
     }
 }
+
+#[test]
+fn customers_can_be_those_of_a_clients_node() {
+    let place = Place { node: 1, nodes: 4, clients: 2 };
+    let bank = SmallBank::new(100, Hot::None, 7).expect("some customers").with_local(Some(100));
+    let mut client = bank.client(place, 2).expect("a client");
+    for _ in 0..1_000 {
+        if let Transaction::SendPayment { from, to, .. } = client.inputs.draw() {
+            assert!(from != to && [from, to].iter().all(|of| *of < 100 && place.owns(*of)), "{from} to {to}");
+        }
+    }
+}

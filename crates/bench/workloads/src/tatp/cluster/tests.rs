@@ -10,7 +10,7 @@ use drtm_drive::{
 use drtm_txn::{Transaction as _, cluster::Protocol};
 
 use super::*;
-use crate::tatp::{CallForwarding, Kind, Register, command::ChoiceName};
+use crate::tatp::{CallForwarding, Kind, Transaction, command::ChoiceName};
 
 /// Clients that count a forwarding as deleted when they have seen it in another transaction.
 impl Carelessly for Tatp {
@@ -34,7 +34,7 @@ impl Carelessly for Tatp {
 #[test]
 fn forwardings_are_miscounted_only_by_careless_clients() {
     // Few subscribers, so that transactions meet.
-    let tatp = Tatp { register: Register::new(20, 7).expect("some"), choice: ChoiceName::Uniform, seed: 7 };
+    let tatp = Tatp { choice: ChoiceName::Uniform, ..Tatp::new(20, 7).expect("some") };
     for (fabric, protocol) in everywhere() {
         let Gathered { tally, violations, .. } = run_on::<Plain, _>(&tatp, fabric, 300, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 300), "{fabric}, {protocol:?}");
@@ -43,5 +43,17 @@ fn forwardings_are_miscounted_only_by_careless_clients() {
     for fabric in FABRICS {
         let Gathered { violations, .. } = run_on::<Plain, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("ForwardingsAreCounted")), "{fabric}: {violations:?}");
+    }
+}
+
+#[test]
+fn subscribers_can_be_those_of_a_clients_node() {
+    let place = Place { node: 1, nodes: 4, clients: 2 };
+    let tatp = Tatp::new(1_000, 7).expect("some").with_local(Some(100));
+    let mut client = tatp.client(place, 2).expect("a client");
+    for _ in 0..1_000 {
+        if let Transaction::GetSubscriberData { subscriber } = client.inputs.draw() {
+            assert!(place.owns(subscriber.into()) && (1..=1_000).contains(&subscriber), "{subscriber}");
+        }
     }
 }

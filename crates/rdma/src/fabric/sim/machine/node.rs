@@ -63,6 +63,8 @@ pub(super) struct Slot {
 /// See [`Node::counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Transactions that began, each run of them once.
+    pub begun: u64,
     /// Accesses by the node's cores.
     pub accesses: u64,
     /// Those that reached the directory.
@@ -80,9 +82,23 @@ pub struct Counts {
     pub squashes: u64,
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.begun += other.begun;
+        self.accesses += other.accesses;
+        self.directory += other.directory;
+        self.fetched += other.fetched;
+        self.checks += other.checks;
+        self.false_positives += other.false_positives;
+        self.evictions += other.evictions;
+        self.squashes += other.squashes;
+    }
+}
+
 /// A simulated node.
 ///
-/// Times are in cycles, and never decrease from call to call.
+/// Times are in cycles. A processor may be ahead of the others: accesses wait for what memory has to
+/// do, and not for its time.
 ///
 /// # Example
 ///
@@ -163,6 +179,7 @@ impl Node {
         slot.attempt = slot.attempt.wrapping_add(1);
         slot.core = core as u16;
         slot.stage = Stage::Runs;
+        self.counts.begun += 1;
         Some(TxId { node: self.id, slot: at as u16, attempt: slot.attempt })
     }
 
@@ -332,7 +349,7 @@ impl Node {
     /// for _ in 0..3 {
     ///     assert_eq!(node.access(0, tx, Line(1), Kind::Read).stop, None);
     /// }
-    /// assert_eq!(node.counts(), Counts { accesses: 3, directory: 1, ..Counts::default() });
+    /// assert_eq!(node.counts(), Counts { begun: 1, accesses: 3, directory: 1, ..Counts::default() });
     /// ```
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -149,6 +149,8 @@ pub struct MachineProfile {
     pub round_trip: u64,
     /// Gigabits per second of a link.
     pub link_gbit: u64,
+    /// Cycles of a hundred instructions of [software](super::Software).
+    pub instructions: u64,
     /// Queue pairs of a NIC. Each transaction has one to each other node, so that its messages to
     /// that node are in order.
     pub queue_pairs: usize,
@@ -204,6 +206,8 @@ impl MachineProfile {
             round_trip: 4_000,
             // Table III.
             link_gbit: 200,
+            // Assumed: one a cycle. Table III has the width of a core, and no rate.
+            instructions: 100,
             // Section VII.
             queue_pairs: 400,
         }

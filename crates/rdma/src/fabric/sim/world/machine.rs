@@ -40,9 +40,10 @@ impl<E: Engine> World<E> {
     pub(in crate::fabric::sim) fn charge_cost(&mut self, endpoint: u32, cost: Cost) {
         let takes = match cost {
             Cost::Access { at, bytes, writes } => self.accessed(endpoint, (at, bytes), writes),
-            Cost::Overhead(of, cycles) if self.has_machines() => {
-                self.overheads[of as usize] += cycles * CYCLE;
-                cycles * CYCLE
+            Cost::Overhead(of, instructions) => {
+                let takes = self.instructions(instructions);
+                self.overheads[of as usize] += takes;
+                takes
             }
             _ => self.config.profile.cpu.of(cost),
         };
@@ -76,14 +77,15 @@ impl<E: Engine> World<E> {
         self.local(processor) + serving.nic + 2 * crossing
     }
 
+    /// Returns what instructions of software take: nothing, unless nodes are machines.
     #[cfg(feature = "studies")]
-    fn has_machines(&self) -> bool {
-        self.config.machine.is_some()
+    fn instructions(&self, count: u64) -> Picos {
+        self.config.machine.as_ref().map_or(0, |machine| count * machine.instructions * CYCLE / 100)
     }
 
     #[cfg(not(feature = "studies"))]
-    fn has_machines(&self) -> bool {
-        false
+    fn instructions(&self, _count: u64) -> Picos {
+        0
     }
 
     /// Returns what an access of a node's own memory takes.
