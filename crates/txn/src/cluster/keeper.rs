@@ -171,6 +171,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if next.number() > view.number() && !self.has_leave((&view, &next), &mut dead, tenure).await? {
             return Ok(());
         }
+        // One that was to join in the next view may have left again before.
+        let ended = next.members().iter().filter_map(|member| Some((member.node, self.gone(member)?)));
+        dead.extend(ended.filter(|(node, _)| !view.has(*node)));
         let is_dead = |member: &Member| is_among(&dead, member.node, member.incarnation);
         // It can have been replaced before others died, or where this node has heard of no view.
         let needs_next = next.number() <= view.number() || next.members().iter().any(is_dead);
