@@ -239,8 +239,8 @@ impl<E: Engine> Region<E> {
         Ok(last - first)
     }
 
-    /// [Discards](Self::discard) all that is allocated: for memory whose contents are not needed any
-    /// more, and which others have handles of.
+    /// [Discards](Self::discard) all that is allocated: for memory whose contents are not needed
+    /// any more, and which others have handles of.
     ///
     /// # Errors
     ///
