@@ -43,21 +43,6 @@ fn owners_with_directories_are_the_same_voters_and_others_without() {
 }
 
 #[test]
-fn an_owner_that_is_stopped_finds_itself_out_and_comes_back() {
-    let place = Place::new("stopped", false);
-    run(&place, |scene| {
-        let life = scene.life_of(0);
-        scene.owners[0].signal("STOP");
-        scene.until_out(0, life);
-        scene.goes_on();
-        scene.owners[0].signal("CONT");
-        assert!(scene.owners[0].says("out"), "it does not find itself out");
-        scene.owners[0].kill();
-        scene.start_again(0, false);
-    });
-}
-
-#[test]
 fn an_owner_that_is_left_alone_changes_nothing_and_all_begin_anew() {
     let place = Place::new("minority", true);
     let spawn = || (0..OWN).map(|node| Owner::that_agrees(node, &place.path, node == 0)).collect::<Vec<_>>();

@@ -4,20 +4,24 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    sync::atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread,
     time::Duration,
 };
 
 use drtm_htm::Native;
+use drtm_membership::Directory;
 use drtm_rdma::{Incarnation, NodeId, TcpFabric};
 use drtm_testing::ports::free_addresses;
 use drtm_txn::{
     Builder, Durability, Error, Options, Pod, Table, TableDef, Transaction as _,
-    cluster::{Cluster, ClusterError, Partition, View},
+    cluster::{Cluster, ClusterError, ClusterEvent, Partition, View},
 };
 use fastrand::Rng;
 
@@ -40,6 +44,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tells a process that a test has started which node it is, and where its test keeps things.
 const OWNER: &str = "DRTM_TEST_AGREED";
+
+/// A register that owners agree by, if it is there.
+const REGISTER: &str = "register";
 
 /// The file that says that money may stand still.
 const LOST: &str = "lost";
@@ -72,6 +79,17 @@ impl Place {
         Self { path, are_durable }
     }
 
+    /// Lets owners agree by a register of files.
+    pub(crate) fn with_register(self) -> Self {
+        fs::create_dir(self.path.join(REGISTER)).expect("a disk");
+        self
+    }
+
+    /// Closes an owner so many milliseconds after it was evicted.
+    pub(crate) fn closes(&self, node: u16, after: u64) {
+        fs::write(self.path.join(format!("closes-{node}")), after.to_string()).expect("a disk");
+    }
+
     /// Forgets what an owner has kept.
     pub(crate) fn forget(&self, node: u16) {
         if self.are_durable {
@@ -91,6 +109,10 @@ pub(crate) fn start(path: &Path, node: u16, bootstraps: bool) -> (Bank, Money) {
     let mut builder = builder.database(database).lease(LEASE);
     if bootstraps {
         builder = builder.bootstrap();
+    }
+    if path.join(REGISTER).exists() {
+        let register = Directory::open(&path.join(REGISTER)).expect("a directory");
+        builder = builder.membership(Arc::new(register));
     }
     #[cfg(feature = "etcd")]
     if let Some(membership) = crate::by_etcd::membership(path) {
@@ -125,21 +147,57 @@ fn an_owner_that_agrees() {
     let (node, bootstraps, path) = (word().parse().expect("a number"), word() == "bootstraps", Path::new(word()));
     let (bank, money) = start(path, node, bootstraps);
     println!("begun");
-    let mut random = Rng::with_seed(node.into());
-    let is_filled = || matches!(bank.transact(async move |tx| tx.get(money, MARK).await).wait(), Ok(Some(_)));
-    while !is_filled() {
-        thread::sleep(Duration::from_millis(10));
-    }
-    println!("moves");
-    loop {
-        match transfer(&bank, money, &mut random, None) {
-            Ok(()) => {}
-            Err(Error::Cluster(ClusterError::Evicted { .. })) => {
-                println!("out");
-                return;
+    let has_returned = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| tell_events(&bank, node, path, has_returned));
+        let mut random = Rng::with_seed(node.into());
+        let is_filled = || matches!(bank.transact(async move |tx| tx.get(money, MARK).await).wait(), Ok(Some(_)));
+        while !is_filled() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        println!("moves");
+        loop {
+            match transfer(&bank, money, &mut random, None) {
+                Ok(()) if has_returned.swap(false, SeqCst) => println!("moves again"),
+                // What is given to it before it has joined again waits.
+                Ok(()) | Err(Error::Cluster(ClusterError::Evicted { .. })) => {}
+                Err(Error::Cluster(ClusterError::StaysOut { why })) => {
+                    println!("stays out: {why}");
+                    break;
+                }
+                Err(Error::Closed) => break,
+                Err(_) if path.join(LOST).exists() => {}
+                Err(error) => {
+                    // The test sees that it has ended.
+                    eprintln!("node {node}, in {}: {error:?}", bank.node().view());
+                    std::process::exit(1);
+                }
             }
-            Err(_) if path.join(LOST).exists() => {}
-            Err(error) => panic!("node {node}, in {}: {error:?}", bank.node().view()),
+        }
+        bank.close();
+    });
+    println!("closed");
+}
+
+/// Says what happens to an owner, and closes it so long after it was evicted as its test says.
+fn tell_events(bank: &Bank, node: u16, path: &Path, has_returned: &AtomicBool) {
+    let mut events = bank.events();
+    while let Some(event) = events.wait() {
+        match event {
+            ClusterEvent::Evicted { .. } => {
+                println!("evicted");
+                if let Ok(after) = fs::read_to_string(path.join(format!("closes-{node}"))) {
+                    thread::sleep(Duration::from_millis(after.parse().expect("a number")));
+                    bank.close();
+                }
+            }
+            ClusterEvent::Returned { incarnation } => {
+                assert_eq!(bank.node().incarnation(), incarnation);
+                has_returned.store(true, SeqCst);
+                println!("returned");
+            }
+            ClusterEvent::StaysOut => println!("no return"),
+            _ => {}
         }
     }
 }
@@ -183,7 +241,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    pub(crate) fn view(&self) -> std::sync::Arc<View> {
+    pub(crate) fn view(&self) -> Arc<View> {
         self.bank.node().view()
     }
 
@@ -230,6 +288,29 @@ impl Scene<'_> {
         let life = self.life_of(node);
         self.owners[usize::from(node)].kill();
         self.until_out(node, life);
+        self.goes_on();
+    }
+
+    /// Stops the process of an owner until the others go on without it, and lets it go on. It finds
+    /// itself out.
+    pub(crate) fn stop_for_a_while(&mut self, node: u16) {
+        let life = self.life_of(node);
+        self.owners[usize::from(node)].signal("STOP");
+        self.until_out(node, life);
+        self.goes_on();
+        self.owners[usize::from(node)].signal("CONT");
+        assert!(self.owners[usize::from(node)].says("evicted"), "it does not find itself out");
+    }
+
+    /// Stops the process of an owner, which joins again by itself, and waits until it has what it
+    /// had.
+    pub(crate) fn stop_until_it_returns(&mut self, node: u16) {
+        let life = self.life_of(node);
+        self.stop_for_a_while(node);
+        let owner = &mut self.owners[usize::from(node)];
+        assert!(owner.says("returned") && owner.says("moves again"), "it has ended");
+        self.until_whole();
+        assert!(self.life_of(node) > life, "it is a member as a later life");
         self.goes_on();
     }
 

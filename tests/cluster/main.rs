@@ -68,6 +68,8 @@ mod replicated;
 #[cfg(not(feature = "verbs"))]
 mod restarts;
 #[cfg(not(feature = "verbs"))]
+mod returns;
+#[cfg(not(feature = "verbs"))]
 mod rings;
 #[cfg(not(feature = "verbs"))]
 mod rolling;

@@ -32,6 +32,7 @@ use std::{
 };
 
 use openraft::{Config, SnapshotPolicy};
+use parking_lot::Mutex;
 use tokio::{
     runtime,
     sync::{Semaphore, mpsc},
@@ -158,7 +159,7 @@ pub struct Raft {
     commands: mpsc::UnboundedSender<Command>,
     /// Room for messages that wait.
     room: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Raft {
@@ -204,7 +205,7 @@ impl Raft {
         let thread = thread::Builder::new().name("drtm-raft".into()).spawn(run).map_err(Error::unavailable)?;
         let metrics = starting.recv().map_err(|_| Error::Closed)??;
         let room = Arc::new(Semaphore::new(ROOM));
-        Ok(Self { calls, latest, metrics, commands, room, thread: Some(thread) })
+        Ok(Self { calls, latest, metrics, commands, room, thread: Mutex::new(Some(thread)) })
     }
 
     /// Returns this voter's number, node and address.
@@ -289,6 +290,34 @@ impl Raft {
         Ok(())
     }
 
+    /// Ends the voter for all its handles, and returns when its directory can be used again. What
+    /// it is asked from then on fails.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use drtm_membership::{Membership, Raft, RaftOptions, Transport, Voter};
+    /// # struct NoOthers;
+    /// # impl Transport for NoOthers {
+    /// #     fn send(&self, _: &Voter, _: Vec<u8>) {}
+    /// # }
+    /// let node = Raft::start(None, 0, "localhost:7400", Arc::new(NoOthers), RaftOptions::default())?;
+    /// node.bootstrap().wait()?;
+    /// node.stop();
+    /// assert!(node.read().wait().is_err() && node.watch(1).wait().is_err());
+    /// # Ok::<(), drtm_membership::Error>(())
+    /// ```
+    pub fn stop(&self) {
+        let mut thread = self.thread.lock();
+        self.command(Command::Stop);
+        if let Some(thread) = thread.take() {
+            // A panic of the voter's thread has been reported by then.
+            let _ = thread.join();
+        }
+        self.latest.end(&Error::Closed);
+    }
+
     /// Hands a command to the voter's thread. If that has ended, the command's promise is dropped,
     /// and answers.
     fn command(&self, command: Command) {
@@ -341,7 +370,12 @@ impl Membership for Raft {
     }
 
     fn watch(&self, after: u32) -> Answer<Configuration> {
-        self.latest.watch(after)
+        let answer = self.latest.watch(after);
+        if self.thread.lock().is_none() {
+            // Nothing comes any more.
+            self.latest.end(&Error::Closed);
+        }
+        answer
     }
 
     fn known(&self) -> Configuration {
@@ -351,12 +385,7 @@ impl Membership for Raft {
 
 impl Drop for Raft {
     fn drop(&mut self) {
-        self.command(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the voter's thread has been reported by then.
-            let _ = thread.join();
-        }
-        self.latest.end(&Error::Closed);
+        self.stop();
     }
 }
 

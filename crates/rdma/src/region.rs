@@ -239,6 +239,30 @@ impl<E: Engine> Region<E> {
         Ok(last - first)
     }
 
+    /// [Discards](Self::discard) all that is allocated: for memory whose contents are not needed
+    /// any more, and which others have handles of.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::Discard`] if the system fails.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::anonymous(NoHtm, 4 << 20)?;
+    /// region.extend(1 << 20, 64)?;
+    /// assert!(region.discard_all()? > 1 << 19);
+    /// assert!(region.allocated() > 1 << 20);
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    pub fn discard_all(&self) -> Result<u64, RegionError> {
+        let first = Offset::new(superblock::BYTES);
+        self.discard(first, self.allocated() - first.bytes())
+    }
+
     /// Creates a region that other processes can [open](Self::open), in an empty file: on a memory
     /// file system, or made by `memfd_create`.
     ///

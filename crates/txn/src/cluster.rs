@@ -95,6 +95,7 @@ mod index_info;
 mod keeper;
 mod learn;
 mod lease;
+mod lives;
 mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -129,6 +130,7 @@ mod state;
 mod stats;
 mod status;
 mod tenure;
+mod thread;
 mod time;
 mod tx;
 pub(crate) mod undo;

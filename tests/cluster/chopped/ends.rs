@@ -106,7 +106,7 @@ fn a_transaction_that_halts_is_resumed_by_the_node_itself() {
     let tables = SUMS.map(|def| builder.table(def, Partition::by("number", |number| *number)));
     let progress = builder.progress("counting");
     let nodes = builder.start().expect("memory");
-    let mut program = Procedures::new(nodes[0].node(), progress);
+    let mut program = Procedures::new(&nodes[0].node(), progress);
     let [a, b, c, d] = [0, 1, 2, 3].map(|at| program.sum(DESCRIBED[at].add("*"), tables[at]).expect("few"));
     let count = program
         .procedure::<u64>(COUNT)
@@ -156,7 +156,7 @@ fn noting_progress_asks_no_other_node() {
         let tables = ["a", "b"].map(|name| builder.table(TableDef::<u64, Pod<u64>>::hash(name), at_second));
         let progress = builder.progress("adding");
         let nodes = builder.start().expect("memory");
-        let mut program = Procedures::new(nodes[0].node(), progress);
+        let mut program = Procedures::new(&nodes[0].node(), progress);
         let [one, two] = [0, 1].map(|at| program.sum(DESCRIBED[at].add("*"), tables[at]).expect("few"));
         let add = program
             .procedure::<u64>(ADD)

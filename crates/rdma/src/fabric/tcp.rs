@@ -162,7 +162,7 @@ impl<E: Engine> Member<E> {
         let directory = Directory::new(config.nodes(), config.peers.iter().copied().chain([own]));
         let patience = config.patience;
         let node = config.node;
-        let home = Peer::new(node, config.incarnation.unwrap_or_else(incarnation_by_the_clock));
+        let home = Peer::new(node, config.incarnation.unwrap_or_else(|| incarnation_by_the_clock(config.later_than)));
         let open = config.peers.iter().map(|(node, _)| *node).collect();
         let service = Arc::new(Bell::new()?);
         let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, (directory, at), service, handler));
@@ -263,10 +263,11 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Seconds since 1970, which fit until 2106.
-fn incarnation_by_the_clock() -> Incarnation {
+/// Seconds since 1970, which fit until 2106; or more, if an earlier incarnation has as many.
+fn incarnation_by_the_clock(earlier: Option<Incarnation>) -> Incarnation {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
-    Incarnation(u32::try_from(seconds).unwrap_or(u32::MAX))
+    let least = earlier.map_or(0, |Incarnation(earlier)| earlier.saturating_add(1));
+    Incarnation(u32::try_from(seconds).unwrap_or(u32::MAX).max(least))
 }
 
 impl<E: Engine> TcpFabric<E> {

@@ -56,7 +56,7 @@ impl<'db, S: Config> PieceTx<'_, 'db, S> {
     /// let mut builder = Cluster::builder();
     /// let (stocks, shop) = (builder.table(STOCKS, Partition::hash()), builder.progress("shop"));
     /// let nodes = builder.start()?;
-    /// let mut shop = Procedures::new(nodes[0].node(), shop);
+    /// let mut shop = Procedures::new(&nodes[0].node(), shop);
     /// let there = shop.procedure::<u64>(ADD).piece("add", async move |tx, item| {
     ///     *item = add(tx, stocks, *item).await?;
     ///     Ok(())

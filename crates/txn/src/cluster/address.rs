@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::Native;
-use drtm_rdma::{NodeId, TcpConfig, TcpFabric};
+use drtm_rdma::{Incarnation, NodeId, TcpConfig, TcpFabric};
 
 use super::{
     Cluster, ClusterError,
@@ -38,11 +38,11 @@ pub(super) enum Secret {
 }
 
 impl Secret {
-    pub(super) fn read(self) -> Result<[u8; 32], ClusterError> {
+    pub(super) fn read(&self) -> Result<[u8; 32], ClusterError> {
         let path = match self {
             Self::Missing => return Err(ClusterError::NoKey),
-            Self::Bytes(key) => return Ok(key),
-            Self::File(path) => path,
+            Self::Bytes(key) => return Ok(*key),
+            Self::File(path) => path.clone(),
         };
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -75,8 +75,13 @@ impl Place for OnTcp {
     type Fabric = TcpFabric<Native>;
     type Started = Cluster<Self::Fabric>;
 
-    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error> {
+    fn takes_back(&self) -> bool {
+        true
+    }
+
+    fn join(&self, engine: Native, later_than: Option<Incarnation>) -> Result<Here<Self::Fabric>, Error> {
         let Self { me, addresses, key } = self;
+        let me = *me;
         check_number(me, addresses.len())?;
         let resolved = addresses.iter().map(|address| resolve(address)).collect::<Result<Vec<_>, _>>()?;
         for (place, address) in resolved.iter().enumerate() {
@@ -87,6 +92,9 @@ impl Place for OnTcp {
         let mut config = TcpConfig::new(NodeId(me), resolved[usize::from(me)], key.read()?);
         for (node, address) in (0..).zip(&resolved).filter(|(node, _)| *node != me) {
             config = config.peer(NodeId(node), *address);
+        }
+        if let Some(last) = later_than {
+            config = config.later_than(last);
         }
         let fabric = TcpFabric::join(engine, config).map_err(ClusterError::Tcp)?;
         Ok(Here { fabric, nodes: vec![NodeId(me)], of: resolved.len() as u16 })

@@ -8,6 +8,8 @@ use std::{
 
 use drtm_htm::Engine;
 use drtm_kv::Store;
+#[cfg(feature = "raft")]
+use drtm_membership::Raft;
 use drtm_membership::{LeaseTerms, Membership};
 use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, Presence, RegionId};
 use parking_lot::Mutex;
@@ -91,6 +93,8 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     /// The simulated machine of protocols that find conflicts by cache lines.
     #[cfg(feature = "hades")]
     machine: drtm_rdma::machine::MachineProfile,
+    /// Where the events of its earlier lives went, if it was evicted.
+    former: Option<Arc<Announcer>>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
     described: String,
@@ -586,6 +590,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { lease: Some(lease), ..self }
     }
 
+    /// Makes it the next life of a node that was evicted: its events go on.
+    pub(super) fn follows(self, former: &Node<F, S>) -> Self {
+        Self { former: Some(former.announcer()), ..self }
+    }
+
     /// Makes this node's processors lock rows by its NIC, where a NIC's compare-and-swap is
     /// [atomic](drtm_rdma::Atomicity::Hca) with those of other NICs only. Peers may lock rows by
     /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as
@@ -800,10 +809,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let db = self.db()?;
         self.describe_replicas()?;
         #[cfg(feature = "raft")]
-        if let (Some(bootstraps), None) = (self.voter.bootstraps, &self.membership) {
-            let directory = self.voter.directory.as_deref();
-            let voter = super::voters::start(&self.fabric, self.node, &self.owners, directory, bootstraps)?;
-            self.membership = Some(voter);
+        let voter = match (self.voter.bootstraps, &self.membership) {
+            (Some(bootstraps), None) => {
+                let directory = self.voter.directory.as_deref();
+                Some(super::voters::start(&self.fabric, self.node, &self.owners, directory, bootstraps)?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "raft")]
+        if let Some(voter) = &voter {
+            self.membership = Some(Arc::<Raft>::clone(voter));
         }
         let Self {
             fabric,
@@ -824,6 +839,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             membership,
             lease,
             recoverable,
+            former,
             ..
         } = self;
         let by_loopback = self.by_loopback;
@@ -949,8 +965,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             caches,
             described,
             home,
-            announcer: Announcer::new(),
+            returns: AtomicBool::new(former.is_some()),
+            announcer: former.unwrap_or_default(),
             membership,
+            #[cfg(feature = "raft")]
+            voter,
             is_kept: AtomicBool::new(false),
             learns: AtomicBool::new(false),
             unanswered: Mutex::default(),
@@ -1038,6 +1057,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             only_logged,
             #[cfg(feature = "hades")]
             machine: super::smart_nic::SmartNic::USUAL,
+            former: None,
             tables,
             described,
         })

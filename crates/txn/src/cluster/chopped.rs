@@ -65,7 +65,7 @@
 //! filled.wait()?;
 //!
 //! // Each node registers the program; here one is enough.
-//! let mut shop = Procedures::new(nodes[1].node(), shop);
+//! let mut shop = Procedures::new(&nodes[1].node(), shop);
 //! let sum = shop.sum(SALES.add("sum"), sums)?;
 //! let sell = shop
 //!     .procedure::<Sale>(SELL)

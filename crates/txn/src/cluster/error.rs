@@ -1,6 +1,6 @@
 //! What can go wrong between nodes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, Incarnation, NodeId, RegionError, rpc::RpcError};
@@ -249,13 +249,23 @@ pub enum ClusterError {
     #[cfg(feature = "tcp")]
     #[error(transparent)]
     Tcp(drtm_rdma::TcpError),
+    /// A fabric that the program joins itself: see
+    /// [`ClusterBuilder::joining`](super::ClusterBuilder::joining).
+    #[error("the fabric cannot be joined: {source}")]
+    Joining {
+        /// What the program said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A cluster cannot be asked over TCP.
     #[cfg(feature = "tcp")]
     #[error(transparent)]
     Visit(drtm_rdma::VisitError),
     /// The node that was asked is no member any more, and does not know how the cluster is.
     #[cfg(feature = "tcp")]
-    #[error("the node at {address} is no member of its cluster any more: ask another node, and start this one again")]
+    #[error(
+        "the node at {address} is no member of its cluster any more: ask another node, and start this one again if it \
+         does not join by itself"
+    )]
     VisitedOut {
         /// Its address.
         address: std::net::SocketAddr,
@@ -373,12 +383,20 @@ pub enum ClusterError {
     },
     /// The view is without this node, which was silent for too long, or cut off.
     #[error(
-        "this node is no member any more, since it was silent for too long, and the transaction {}; start it again",
+        "this node is no member any more, since it was silent for too long, and the transaction {}; run it once the \
+         node has joined again, and start its process again if it does not join by itself",
         if *.may_have_happened { "may have happened" } else { "has not happened" }
     )]
     Evicted {
         /// Whether the transaction may have happened, or still happen.
         may_have_happened: bool,
+    },
+    /// This node was evicted, and cannot join again. Nothing of the transaction has happened.
+    #[error("this node was evicted, and cannot join again: {why}")]
+    StaysOut {
+        /// Why it cannot.
+        #[source]
+        why: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// This node has no lease on the view.
     #[error("this node has had no word of {leader}, which leads the view, for too long: see whether that is reached")]

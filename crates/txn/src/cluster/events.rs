@@ -69,11 +69,22 @@ pub enum ClusterEvent {
         node: NodeId,
     },
     /// A view is without this node, which was silent for too long, or cut off: it serves nothing
-    /// any more.
+    /// any more. A [`Cluster`](super::Cluster) can join again by itself; otherwise it does when its
+    /// process is started again.
     Evicted {
         /// The number of the view.
         number: u32,
     },
+    /// This node was evicted, has joined again by itself, and is a member. It is given the rows of
+    /// its shards, as one that is started again.
+    Returned {
+        /// Its incarnation from now on.
+        incarnation: Incarnation,
+    },
+    /// This node was evicted and cannot join again: its place was taken by
+    /// [another](super::Cluster::replace), or other nodes do not know it. What is given to it fails
+    /// with [`ClusterError::StaysOut`](super::ClusterError::StaysOut), which says why.
+    StaysOut,
     /// A node has refused transactions again and again.
     Refused {
         /// The node.
@@ -174,11 +185,13 @@ impl fmt::Debug for Events {
 #[derive(Debug)]
 pub(super) struct Announcer(Mutex<Option<broadcast::Sender<ClusterEvent>>>);
 
-impl Announcer {
-    pub(super) fn new() -> Self {
+impl Default for Announcer {
+    fn default() -> Self {
         Self(Mutex::new(Some(broadcast::Sender::new(KEPT))))
     }
+}
 
+impl Announcer {
     pub(super) fn events(&self) -> Events {
         match &*self.0.lock() {
             Some(sender) => Events(sender.subscribe()),
@@ -207,6 +220,10 @@ impl Announcer {
                 event!(warn, view = _number, "the view cannot be changed");
             }
             ClusterEvent::Evicted { number: _number } => event!(error, view = _number, "the view is without this node"),
+            ClusterEvent::Returned { incarnation: _incarnation } => {
+                event!(info, incarnation = _incarnation.0, "this node is a member again");
+            }
+            ClusterEvent::StaysOut => event!(error, "this node cannot join again"),
             ClusterEvent::Left { node: _node } => event!(info, node = _node.0, "a node has left"),
             ClusterEvent::Died { node: _node } => event!(warn, node = _node.0, "a node has died"),
             ClusterEvent::Suspected { node: _node } => event!(warn, node = _node.0, "a node is silent"),

@@ -5,32 +5,28 @@ use std::{
     panic::resume_unwind,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicUsize,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use drtm_rdma::{Executor, Fabric};
+use drtm_rdma::Fabric;
 use parking_lot::Mutex;
 
 #[cfg(feature = "chopping")]
 use super::queue::Job;
 use super::{
     ClusterError, ClusterStats, ClusterStatus, ClusterTx, Events, Node, Submitted, Worker,
+    lives::{Lives, Recipe},
     queue::{Queue, Transact, Work},
+    thread::{CLOSED_WITHIN, Closing, Seat},
 };
 use crate::{Config, DefaultConfig, Error, Options, trace::event};
 
 /// For how long a thread is waited for that is asked what its transactions did.
 const ASKED_FOR: Duration = Duration::from_millis(100);
-
-/// For how long a node that is closed waits for what was begun there.
-const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether other nodes have started.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -40,6 +36,14 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 ///
 /// A transaction's closure is sent to one of the threads, and runs there beside others: while it
 /// waits for other nodes, the thread does something else. So closures must not block.
+///
+/// A node that is [evicted](super::ClusterEvent::Evicted) ends its transactions, with
+/// [`ClusterError::Evicted`]. If it was started by the builder's `addresses` or
+/// [`joining`](super::ClusterBuilder::joining), it then joins again by itself, as a process does
+/// that is started again: with nothing, or its directory. What is given to it meanwhile waits,
+/// until its deadline if it has one. Tables and other handles of the cluster stay what they are,
+/// and events and statistics go on; [`node`](Self::node) returns another node, at which procedures
+/// of chopped transactions are to be registered again.
 ///
 /// # Example
 ///
@@ -76,7 +80,7 @@ pub struct Cluster<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
 }
 
 struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
-    node: Node<F, S>,
+    lives: Arc<Lives<F, S>>,
     queues: Vec<Arc<Queue<F, S>>>,
     /// Which thread is to run the next transaction.
     next: AtomicUsize,
@@ -84,92 +88,53 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     closing: Arc<Closing>,
 }
 
-/// How the threads of a node close it: the first that has ended its own transactions does so for
-/// all.
-#[derive(Default)]
-struct Closing {
-    /// For how long something is waited for.
-    within: Mutex<Duration>,
-    has_begun: AtomicBool,
-    has_ended: AtomicBool,
-    /// What was left.
-    left: Mutex<Option<Error>>,
-}
-
-impl Closing {
-    fn leaves(&self, error: impl Into<Error>) {
-        self.left.lock().get_or_insert(error.into());
-    }
-}
-
-/// Lets the other threads end, also after a panic.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Release);
-    }
-}
-
 impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
-    /// Runs a node by so many threads.
+    /// Runs a node by so many threads. If it is evicted, it stays out: only a
+    /// [builder](super::ClusterBuilder::start) knows how a next life begins.
     ///
     /// # Errors
     ///
     /// When there are no threads, or the fabric has no endpoint for one.
     pub fn start(node: Node<F, S>, threads: usize) -> Result<Self, Error> {
+        Self::start_with(node, threads, None)
+    }
+
+    /// Runs a node by so many threads, and its next lives, if there is a recipe for them.
+    pub(super) fn start_with(node: Node<F, S>, threads: usize, recipe: Option<Recipe<F, S>>) -> Result<Self, Error> {
         if threads == 0 {
             let (must_be, is) = ("one or more", "none".to_owned());
             return Err(Error::Config { what: "the number of a node's threads", must_be, is });
         }
         let queues: Vec<_> = (0..threads).map(|_| Arc::new(Queue::new())).collect();
+        let lives = Arc::new(Lives::new(node, threads, recipe));
         let next = AtomicUsize::new(0);
-        let shared = Shared { node, queues, next, threads: Mutex::default(), closing: Arc::default() };
+        let shared = Shared { lives, queues, next, threads: Mutex::default(), closing: Arc::default() };
         let cluster = Self { shared: Arc::new(shared) };
         for (queue, number) in cluster.shared.queues.iter().zip(0..) {
-            cluster.add_thread(Arc::clone(queue), number == 0)?;
+            cluster.add_thread(Arc::clone(queue), number)?;
         }
         Ok(cluster)
     }
 
-    /// Adds a thread. The first one `announces` what happens to other nodes.
-    fn add_thread(&self, queue: Arc<Queue<F, S>>, announces: bool) -> Result<(), Error> {
-        let node = self.shared.node.clone();
+    /// Adds a thread, which runs the node's lives.
+    fn add_thread(&self, queue: Arc<Queue<F, S>>, number: usize) -> Result<(), Error> {
+        let lives = Arc::clone(&self.shared.lives);
+        let node = lives.node();
         let endpoint = node.endpoint()?;
         let closing = Arc::clone(&self.shared.closing);
         let name = format!("drtm-{}", node.id());
-        let run = move || {
-            let Ok(worker) = node.worker(&endpoint) else {
-                // As many workers as there can be are alive. What is queued here is refused.
-                queue.refuse();
-                return;
-            };
-            let mut executor = Executor::new(&endpoint);
-            let spawner = executor.spawner();
-            worker.serve(&spawner);
-            if announces {
-                let announcer = worker.clone();
-                // An executor that has ended announces nothing.
-                let _ = spawner.serve(async move { announcer.announce_nodes().await });
-            }
-            executor.spawn(async move {
-                while let Some(job) = queue.next().await {
-                    job.start(worker.clone(), &spawner);
-                }
-                end(&worker, &queue, &closing).await;
-                queue.note(worker.stats());
-            });
-            executor.run();
-        };
+        let run = move || Seat { lives, number }.run(node, endpoint, &queue, &closing);
         let thread = thread::Builder::new().name(name).spawn(run).map_err(ClusterError::Thread)?;
         self.shared.threads.lock().push(thread);
         Ok(())
     }
 
-    /// Returns the node.
+    /// Returns the node: the life of it that runs, or ran last. One that was evicted is closed for
+    /// all its handles when it joins again, and this returns another. A program that has workers of
+    /// its own ends them then.
     #[must_use]
-    pub fn node(&self) -> &Node<F, S> {
-        &self.shared.node
+    pub fn node(&self) -> Node<F, S> {
+        self.shared.lives.node()
     }
 
     /// Waits until all nodes answer, which may start later than this one, and blocks this thread.
@@ -342,7 +307,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// See [`Events`].
     #[must_use]
     pub fn events(&self) -> Events {
-        self.shared.node.events()
+        self.shared.lives.announcer().events()
     }
 
     /// Like [`close_within`](Self::close_within) 10 seconds. What is left then is told by the crate
@@ -406,34 +371,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Work<F, S, ClusterStatus> for Loo
     }
 }
 
-/// Ends a thread's transactions, and closes the node unless another thread does.
-async fn end<F: Fabric, S: Config<Engine = F::Engine>>(
-    worker: &Worker<'_, F, S>,
-    queue: &Queue<F, S>,
-    closing: &Closing,
-) {
-    let endpoint = worker.endpoint();
-    let until = endpoint.now() + *closing.within.lock();
-    let drained = async {
-        endpoint.until(|| queue.is_idle()).await;
-        worker.drained().await;
-    };
-    if endpoint.before(until, drained).await.is_err() {
-        closing.leaves(ClusterError::CutOff);
-    }
-    if closing.has_begun.swap(true, AcqRel) {
-        return endpoint.until(|| closing.has_ended.load(Acquire)).await;
-    }
-    let _ends = Ends(&closing.has_ended);
-    if let Err(error) = worker.close_for_others(until).await {
-        closing.leaves(error);
-    }
-}
-
 impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
     fn close(&self) {
         if let Err(_error) = self.close_within(CLOSED_WITHIN) {
-            event!(warn, node = self.node.id().0, error = %_error, "a node has left before all was done");
+            event!(warn, node = self.lives.node().id().0, error = %_error, "a node has left before all was done");
         }
     }
 
@@ -444,12 +385,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
             *self.closing.within.lock() = within;
         }
         self.queues.iter().for_each(|queue| queue.close());
+        let joining = self.lives.close();
         let threads = std::mem::take(&mut *threads);
         if threads.is_empty() {
             return Ok(());
         }
-        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).last();
-        self.node.leave();
+        // What joins at this moment leaves at once.
+        let threads = threads.into_iter().chain(joining);
+        let panicked = threads.filter_map(|thread| thread.join().err()).last();
+        self.lives.node().leave();
         if let Some(panic) = panicked
             && !thread::panicking()
         {
@@ -473,6 +417,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Clone for Cluster<F, S> {
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Cluster<F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("node", &self.shared.node).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("node", &self.node()).finish_non_exhaustive()
     }
 }

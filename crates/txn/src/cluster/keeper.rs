@@ -55,12 +55,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let now = self.endpoint().now();
             if !tenure.holds(now) && now.since(looked) > tenure.terms.lease {
                 looked = now;
-                match self.look_whether_out(&*membership).await {
-                    Some(next) if self.is_refused(&next) => refused += 1,
-                    _ => refused = 0,
-                }
+                let is_refused = match self.look_whether_out(&*membership).await {
+                    Looked::At(view) => view.is_some_and(|view| self.is_refused(&view)),
+                    Looked::InVain => self.is_refused_by_most().await,
+                };
+                refused = if is_refused { refused + 1 } else { 0 };
                 if refused >= REFUSED {
-                    // Before it was a member.
+                    // Before it was a member; or it was replaced, and its voter with it.
                     self.node.note_out(membership.known().number());
                 }
             }
@@ -89,11 +90,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Looks, where this node has no lease, whether there is a view without it, and asks to join
     /// it. If the membership cannot be asked, it is looked again.
-    async fn look_whether_out(&self, membership: &dyn Membership) -> Option<View> {
-        let current = self.answer_of(membership.read()).await.ok()?;
-        let next = view_of(&current).ok().filter(|next| self.is_without_this(next))?;
-        self.ask_to_join(&next).await;
-        Some(next)
+    async fn look_whether_out(&self, membership: &dyn Membership) -> Looked {
+        let Ok(current) = self.answer_of(membership.read()).await else { return Looked::InVain };
+        let next = view_of(&current).ok().filter(|next| self.is_without_this(next));
+        if let Some(next) = &next {
+            self.ask_to_join(next).await;
+        }
+        Looked::At(next)
+    }
+
+    /// Returns whether most members of this node's view take nothing of it. They do not before a
+    /// view without it is configured.
+    async fn is_refused_by_most(&self) -> bool {
+        let view = self.node.view.view();
+        self.ask_to_join(&view).await;
+        let refuse = view.members().iter().filter(|member| self.endpoint().is_refused_by(member.node));
+        2 * refuse.count() > view.members().len()
     }
 
     /// Returns whether no member of a view that is here takes anything of this node, and one is.
@@ -171,6 +183,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if next.number() > view.number() && !self.has_leave((&view, &next), &mut dead, tenure).await? {
             return Ok(());
         }
+        // One that was to join in the next view may have left again before.
+        let ended = next.members().iter().filter_map(|member| Some((member.node, self.gone(member)?)));
+        dead.extend(ended.filter(|(node, _)| !view.has(*node)));
         let is_dead = |member: &Member| is_among(&dead, member.node, member.incarnation);
         // It can have been replaced before others died, or where this node has heard of no view.
         let needs_next = next.number() <= view.number() || next.members().iter().any(is_dead);
@@ -352,6 +367,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.endpoint().sleep(ASK_AFTER).await;
         }
     }
+}
+
+/// What a node has found that has no lease.
+enum Looked {
+    /// The configured view, if it is without this node.
+    At(Option<View>),
+    /// The membership cannot be asked.
+    InVain,
 }
 
 /// Returns a view as a configuration has it.

@@ -1,14 +1,20 @@
 //! A node: its rows, and what it knows of the cluster.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering::Acquire},
+    time::Duration,
+};
 
 use drtm_rdma::{Endpoint, Fabric, Incarnation, NodeId, RegionId};
 
 use super::{
-    ClusterError, Events, OwnedRow, View, Worker,
+    ClusterError, OwnedRow, View, Worker,
+    events::Announcer,
     log::{Backup, rows_of},
     participant::Participant,
     shared::Shared,
+    tenure::Tenure,
     view::{Placement, store_of},
 };
 use crate::{Config, Db, DefaultConfig, Error};
@@ -210,7 +216,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let of_table = |table| home.store(store_of(table, group, first_view.groups())).ok();
         let stored = (0..home.tables.len() as u16).filter_map(|table| Some((table, &of_table(table)?.storage)));
         let stored: Vec<_> = stored.collect();
-        if group.is_none() || stored.is_empty() {
+        if group.is_none() || stored.is_empty() || home.db.lifecycle.is_closed(home.db.engine()) {
             return Ok(None);
         }
         // What a backup applies must not change it meanwhile.
@@ -255,10 +261,35 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.nic.as_ref().is_none_or(|nic| nic.is_idle())
     }
 
-    /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this
-    /// node announces them.
-    pub(super) fn events(&self) -> Events {
-        self.shared.announcer.events()
+    /// Returns where the events of this node's lives go.
+    pub(super) fn announcer(&self) -> Arc<Announcer> {
+        Arc::clone(&self.shared.announcer)
+    }
+
+    /// Returns whether it was evicted in an earlier life, and has not been a member since.
+    pub(super) fn returns(&self) -> bool {
+        self.shared.returns.load(Acquire)
+    }
+
+    /// Returns whether the view is without this node, which was a member.
+    pub(super) fn is_out(&self) -> bool {
+        self.shared.tenure.as_ref().is_some_and(Tenure::is_out)
+    }
+
+    /// Waits until the view is without this node.
+    pub(super) async fn until_out(&self) {
+        // It is out before that is announced.
+        let mut events = self.shared.announcer.events();
+        while !self.is_out() {
+            if events.next().await.is_none() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Ends this life: see [`Shared::end_life`].
+    pub(super) fn end_life(&self, patience: Duration) -> Result<(), Error> {
+        self.shared.end_life(patience)
     }
 
     /// Leaves the other nodes.

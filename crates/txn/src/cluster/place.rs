@@ -1,7 +1,7 @@
 //! Where nodes are, as a cluster's builder joins them.
 
 use drtm_htm::Native;
-use drtm_rdma::{Fabric, NodeId};
+use drtm_rdma::{Fabric, Incarnation, NodeId};
 
 use super::{Cluster, ClusterError};
 use crate::Error;
@@ -15,13 +15,19 @@ pub(super) mod sealed {
 /// # Example
 ///
 /// See [`ClusterBuilder`](super::ClusterBuilder).
-pub trait Place: sealed::Sealed + Sized {
+pub trait Place: sealed::Sealed + Sized + Send + 'static {
     /// The fabric that connects the nodes.
     type Fabric: Fabric<Engine = Native>;
     /// What is started: a node, or all nodes in this process.
     type Started;
+    /// Returns whether a node that was evicted can join again there.
     #[doc(hidden)]
-    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error>;
+    fn takes_back(&self) -> bool {
+        false
+    }
+    /// Joins, as a later incarnation than one of this node that has ended.
+    #[doc(hidden)]
+    fn join(&self, engine: Native, later_than: Option<Incarnation>) -> Result<Here<Self::Fabric>, Error>;
     #[doc(hidden)]
     fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started;
 }

@@ -9,14 +9,18 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, mpsc},
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
 use drtm_rdma::{Fabric, Spawner};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{ClusterError, ClusterStats, ClusterTx, Worker};
 use crate::{Config, Error, Options};
+
+/// Why a node stays out.
+pub(super) type Reason = dyn std::error::Error + Send + Sync;
 
 /// How many transactions of a thread wait for their turn or run, at most.
 const MOST_UNDER_WAY: usize = 1 << 12;
@@ -27,18 +31,53 @@ pub(super) struct Queue<F: Fabric, S: Config<Engine = F::Engine>> {
     /// How many more it takes.
     room: Arc<Semaphore>,
     /// What the thread has answered last.
-    last: Mutex<ClusterStats>,
+    done: Mutex<Done>,
+}
+
+/// What a thread's transactions did.
+#[derive(Default)]
+struct Done {
+    /// In earlier lives of the node.
+    before: ClusterStats,
+    /// In this one, as far as the thread has answered.
+    now: ClusterStats,
 }
 
 struct Waiting<F: Fabric, S: Config<Engine = F::Engine>> {
     jobs: VecDeque<Box<dyn Job<F, S>>>,
     waker: Option<Waker>,
     is_closed: bool,
+    /// Why it takes none, if the node was not closed.
+    why: Option<Arc<Reason>>,
+    /// Whether the node is between two lives.
+    is_between: bool,
 }
 
 /// What is on its way to a worker: a transaction, whose future is made there, for example.
 pub(super) trait Job<F: Fabric, S: Config<Engine = F::Engine>>: Send {
     fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>);
+
+    /// Lets its time pass, though no thread runs it. Returns until when it can wait.
+    fn wait(&mut self) -> Option<Instant> {
+        None
+    }
+
+    /// Returns whether it takes room in the queue.
+    fn takes_room(&self) -> bool {
+        false
+    }
+
+    /// Ends it, since it is not run.
+    fn refuse(self: Box<Self>, _why: Error) {}
+}
+
+/// What a thread is to do next.
+pub(super) enum Next<F: Fabric, S: Config<Engine = F::Engine>> {
+    Run(Box<dyn Job<F, S>>),
+    /// The node's life has ended, and jobs wait for the next one.
+    Rest,
+    /// The queue is closed, and nothing is left.
+    End,
 }
 
 /// A question of what the thread's transactions did.
@@ -62,6 +101,11 @@ type Outcome<T> = Result<Result<T, Error>, Box<dyn Any + Send>>;
 pub(super) trait Work<F: Fabric, S: Config<Engine = F::Engine>, T>: Send + 'static {
     /// Does it.
     fn run(self, worker: Worker<'_, F, S>) -> impl Future<Output = Result<T, Error>>;
+
+    /// Lets its time pass, though it does not run. Returns until when it can wait.
+    fn wait(&mut self) -> Option<Instant> {
+        None
+    }
 }
 
 /// A transaction's closure.
@@ -78,6 +122,11 @@ where
 {
     async fn run(self, worker: Worker<'_, F, S>) -> Result<T, Error> {
         worker.transact_with(self.options, self.body).await
+    }
+
+    fn wait(&mut self) -> Option<Instant> {
+        self.options = self.options.begun();
+        self.options.until()
     }
 }
 
@@ -109,6 +158,21 @@ where
             drop(room);
             reply.send(outcome);
         });
+    }
+
+    fn wait(&mut self) -> Option<Instant> {
+        self.work.wait()
+    }
+
+    fn takes_room(&self) -> bool {
+        true
+    }
+
+    fn refuse(self: Box<Self>, why: Error) {
+        let Self { reply, room, .. } = *self;
+        drop(room);
+        // A dropped future needs no outcome.
+        let _ = reply.send(Ok(Err(why)));
     }
 }
 
@@ -194,40 +258,79 @@ impl<T> fmt::Debug for Submitted<T> {
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
     pub(super) fn new() -> Self {
-        let waiting = Waiting { jobs: VecDeque::new(), waker: None, is_closed: false };
-        Self { waiting: Mutex::new(waiting), room: Arc::new(Semaphore::new(MOST_UNDER_WAY)), last: Mutex::default() }
+        let waiting = Waiting { jobs: VecDeque::new(), waker: None, is_closed: false, why: None, is_between: false };
+        Self { waiting: Mutex::new(waiting), room: Arc::new(Semaphore::new(MOST_UNDER_WAY)), done: Mutex::default() }
     }
 
     /// Adds a job. Drops it if the thread takes none any more.
-    pub(super) fn push(&self, job: Box<dyn Job<F, S>>) {
+    pub(super) fn push(&self, mut job: Box<dyn Job<F, S>>) {
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
-            return;
+            let why = waiting.why.clone();
+            drop(waiting);
+            return refuse(job, why);
+        }
+        if waiting.is_between {
+            job.wait();
         }
         waiting.jobs.push_back(job);
-        let waker = waiting.waker.take();
-        drop(waiting);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(waiting);
     }
 
     /// Takes no more jobs. Those that are there are run.
     pub(super) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
-        let waker = waiting.waker.take();
-        drop(waiting);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(waiting);
     }
 
-    /// Refuses all that is there, and whatever comes.
-    pub(super) fn refuse(&self) {
-        self.close();
-        let refused = std::mem::take(&mut self.waiting.lock().jobs);
-        drop(refused);
+    /// Refuses all that is there, and whatever comes: since the node is closed, unless there is
+    /// another reason.
+    pub(super) fn refuse(&self, why: Option<Arc<Reason>>) {
+        let refused = {
+            let mut waiting = self.waiting.lock();
+            waiting.is_closed = true;
+            waiting.why.clone_from(&why);
+            std::mem::take(&mut waiting.jobs)
+        };
+        refused.into_iter().for_each(|job| refuse(job, why.clone()));
+    }
+
+    /// Keeps jobs for the node's next life. Their time passes.
+    pub(super) fn rest(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.is_between = true;
+        for job in &mut waiting.jobs {
+            job.wait();
+        }
+        wake(waiting);
+    }
+
+    /// Returns whether it takes no more jobs.
+    pub(super) fn is_closed(&self) -> bool {
+        self.waiting.lock().is_closed
+    }
+
+    /// Goes on in the node's next life.
+    pub(super) fn go_on(&self) {
+        self.waiting.lock().is_between = false;
+    }
+
+    /// Ends the jobs that cannot wait any longer.
+    pub(super) fn expire(&self) {
+        let (mut late, now) = (Vec::new(), Instant::now());
+        {
+            let mut waiting = self.waiting.lock();
+            for mut job in std::mem::take(&mut waiting.jobs) {
+                match job.wait() {
+                    Some(until) if until <= now => late.push(job),
+                    _ => waiting.jobs.push_back(job),
+                }
+            }
+        }
+        for job in late {
+            job.refuse(ClusterError::Interrupted { waits_for: None, may_have_happened: false }.into());
+        }
     }
 
     /// Submits work, or refuses it.
@@ -245,12 +348,22 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
 
     /// Asks what the thread's transactions did. The answer is [noted](Self::noted).
     pub(super) fn ask(self: &Arc<Self>, reply: mpsc::Sender<()>) {
+        if self.waiting.lock().is_between {
+            // What there is to know is noted, or soon is.
+            return;
+        }
         self.push(Box::new(Report { queue: Arc::clone(self), reply }));
     }
 
-    /// Notes what the thread's transactions did.
+    /// Notes what the thread's transactions did in this life of the node.
     pub(super) fn note(&self, stats: ClusterStats) {
-        *self.last.lock() = stats;
+        self.done.lock().now = stats;
+    }
+
+    /// Notes what they did in a life that has ended.
+    pub(super) fn note_life(&self, stats: ClusterStats) {
+        let mut done = self.done.lock();
+        *done = Done { before: done.before + stats, now: ClusterStats::default() };
     }
 
     /// Returns whether no transaction waits for its turn or runs.
@@ -258,19 +371,29 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
         self.room.available_permits() == MOST_UNDER_WAY
     }
 
+    /// Returns whether no transaction runs: those that there are wait.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let waiting = self.waiting.lock().jobs.iter().filter(|job| job.takes_room()).count();
+        self.room.available_permits() + waiting >= MOST_UNDER_WAY
+    }
+
     /// Returns what was noted last, and how many transactions are under way.
     pub(super) fn noted(&self) -> ClusterStats {
         let under_way = (MOST_UNDER_WAY - self.room.available_permits()) as u64;
-        ClusterStats { under_way, ..*self.last.lock() }
+        let done = self.done.lock();
+        ClusterStats { under_way, ..done.before + done.now }
     }
 
-    /// Waits for the next job. Returns `None` if the queue is empty and closed.
-    pub(super) async fn next(&self) -> Option<Box<dyn Job<F, S>>> {
+    /// Waits for what is to be done next.
+    pub(super) async fn next(&self) -> Next<F, S> {
         poll_fn(|context| {
             let mut waiting = self.waiting.lock();
+            if waiting.is_between && !waiting.is_closed {
+                return Poll::Ready(Next::Rest);
+            }
             match waiting.jobs.pop_front() {
-                Some(job) => Poll::Ready(Some(job)),
-                None if waiting.is_closed => Poll::Ready(None),
+                Some(job) => Poll::Ready(Next::Run(job)),
+                None if waiting.is_closed => Poll::Ready(Next::End),
                 None => {
                     waiting.waker = Some(context.waker().clone());
                     Poll::Pending
@@ -278,5 +401,22 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
             }
         })
         .await
+    }
+}
+
+/// Wakes the thread of a queue.
+fn wake<F: Fabric, S: Config<Engine = F::Engine>>(mut waiting: MutexGuard<'_, Waiting<F, S>>) {
+    let waker = waiting.waker.take();
+    drop(waiting);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// Ends a job that a node does not run which is closed, or stays out.
+fn refuse<F: Fabric, S: Config<Engine = F::Engine>>(job: Box<dyn Job<F, S>>, why: Option<Arc<Reason>>) {
+    match why {
+        Some(why) => job.refuse(ClusterError::StaysOut { why }.into()),
+        None => drop(job),
     }
 }

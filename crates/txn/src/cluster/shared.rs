@@ -1,9 +1,17 @@
 //! What all handles of a node share.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::AcqRel},
+    },
+    time::Duration,
+};
 
 use drtm_htm::Engine;
 use drtm_membership::Membership;
+#[cfg(feature = "raft")]
+use drtm_membership::Raft;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 use parking_lot::Mutex;
 
@@ -25,7 +33,7 @@ use super::{
     view::{BETWEEN, Current, FIRST, View},
     wire::parts::Welcome,
 };
-use crate::{Config, Db, mutation::Mutation};
+use crate::{Config, Db, Error, mutation::Mutation};
 
 /// The version of what nodes say to each other.
 pub(super) const VERSION: u32 = 12;
@@ -59,9 +67,15 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) described: String,
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
-    pub(super) announcer: Announcer,
+    /// Where events go, of this life of the node and the next ones.
+    pub(super) announcer: Arc<Announcer>,
+    /// Whether it was evicted in an earlier life, and has not been a member since.
+    pub(super) returns: AtomicBool,
     /// Who agrees on the view. `None`: it is changed by hand.
     pub(super) membership: Option<Arc<dyn Membership>>,
+    /// Its voter, if that is what agrees.
+    #[cfg(feature = "raft")]
+    pub(super) voter: Option<Arc<Raft>>,
     /// Whether a worker keeps the view.
     pub(super) is_kept: AtomicBool,
     /// Whether a worker learns what the node is to have.
@@ -159,6 +173,9 @@ impl<F: Fabric, S: Config> Shared<F, S> {
                 self.note_out(number);
             }
             self.announcer.announce(ClusterEvent::View { number });
+            if view.has_life(self.node, self.incarnation) && self.returns.swap(false, AcqRel) {
+                self.announcer.announce(ClusterEvent::Returned { incarnation: self.incarnation });
+            }
         }
         Ok(is_newer)
     }
@@ -188,6 +205,32 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             db.engine().store(word, self.view.shown(BETWEEN).into());
             Ok(())
         })
+    }
+
+    /// Ends this life of a node that was evicted, before its next one: leaves the other nodes, ends
+    /// its voter, closes its database for all handles, and returns its memory to the system. Its
+    /// workers have ended. It can be called again if it fails.
+    ///
+    /// # Errors
+    ///
+    /// When the program holds a transaction or a snapshot of the node's own database, or the disk
+    /// is full.
+    pub(super) fn end_life(&self, patience: Duration) -> Result<(), Error> {
+        let _ = self.fabric.leave(self.node);
+        #[cfg(feature = "raft")]
+        if let Some(voter) = &self.voter {
+            voter.stop();
+        }
+        match self.db.close_within(Some(patience)) {
+            Err(error @ (Error::StillRunning { .. } | Error::InTransaction | Error::NotYetDurable { .. })) => {
+                return Err(error);
+            }
+            // What the log lacks is what others have, or are asked for.
+            Ok(()) | Err(_) => {}
+        }
+        // If the system keeps it, it does until the last handle is dropped.
+        let _ = self.home.db.store.region().discard_all();
+        Ok(())
     }
 
     /// Leaves the other nodes.

@@ -6,17 +6,19 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use drtm_htm::Native;
 use drtm_membership::Membership;
-use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
+use drtm_rdma::{Fabric, Incarnation, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
+use parking_lot::Mutex;
 
 #[cfg(feature = "tcp")]
 use super::address::{OnTcp, Secret};
 use super::{
     Cluster, ClusterError, Detection, Node, NodeBuilder, Partition, Protocol,
     agreement::Agreement,
+    lives::Recipe,
     place::{Here, Place, check_number, only, sealed::Sealed},
 };
 use crate::{
-    Builder, Codec, Db, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
+    Builder, Codec, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     schema::{catalog::OF_CLUSTER, table::Kind},
 };
 
@@ -42,16 +44,28 @@ pub struct InGroup {
     nodes: u16,
 }
 
-/// A node of a fabric that the program has joined: see [`ClusterBuilder::on`].
+/// A node of a fabric that the program joins: see [`ClusterBuilder::on`] and
+/// [`ClusterBuilder::joining`].
 ///
 /// # Example
 ///
 /// See [`ClusterBuilder::on`].
-#[derive(Clone, Debug)]
 pub struct On<F> {
-    fabric: F,
+    fabric: Way<F>,
     me: NodeId,
     nodes: u16,
+}
+
+/// How a program joins a fabric.
+enum Way<F> {
+    Joined(F),
+    Joins(Box<dyn Fn(Option<Incarnation>) -> Result<F, Error> + Send>),
+}
+
+impl<F> fmt::Debug for On<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("On").field("me", &self.me).field("nodes", &self.nodes).finish_non_exhaustive()
+    }
 }
 
 impl Sealed for InProcess {}
@@ -62,7 +76,7 @@ impl Place for InProcess {
     type Fabric = LocalFabric<Native>;
     type Started = Vec<Cluster<Self::Fabric>>;
 
-    fn join(self, _engine: Native) -> Result<Here<Self::Fabric>, Error> {
+    fn join(&self, _engine: Native, _later_than: Option<Incarnation>) -> Result<Here<Self::Fabric>, Error> {
         if self.nodes == 0 {
             return Err(ClusterError::NoOwners.into());
         }
@@ -79,7 +93,7 @@ impl Place for InGroup {
     type Fabric = ShmFabric<Native>;
     type Started = Cluster<Self::Fabric>;
 
-    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error> {
+    fn join(&self, engine: Native, _later_than: Option<Incarnation>) -> Result<Here<Self::Fabric>, Error> {
         check_number(self.me, self.nodes.into())?;
         let config = ShmConfig::new(&self.name, NodeId(self.me));
         let fabric = ShmFabric::join(engine, config).map_err(ClusterError::Group)?;
@@ -95,8 +109,16 @@ impl<F: Fabric<Engine = Native>> Place for On<F> {
     type Fabric = F;
     type Started = Cluster<F>;
 
-    fn join(self, _engine: Native) -> Result<Here<F>, Error> {
-        Ok(Here { fabric: self.fabric, nodes: vec![self.me], of: self.nodes })
+    fn takes_back(&self) -> bool {
+        matches!(self.fabric, Way::Joins(_))
+    }
+
+    fn join(&self, _engine: Native, later_than: Option<Incarnation>) -> Result<Here<F>, Error> {
+        let fabric = match &self.fabric {
+            Way::Joined(fabric) => fabric.clone(),
+            Way::Joins(join) => join(later_than)?,
+        };
+        Ok(Here { fabric, nodes: vec![self.me], of: self.nodes })
     }
 
     fn started(nodes: Vec<Cluster<F>>) -> Self::Started {
@@ -239,7 +261,8 @@ impl ClusterBuilder<InProcess> {
     }
 
     /// Makes this process node `me` of `nodes` nodes of a fabric that the program has joined: one
-    /// with other options than this builder gives, or of RDMA NICs.
+    /// with other options than this builder gives, or of RDMA NICs. If the node is
+    /// [evicted](super::ClusterEvent::Evicted), it stays out: [`joining`](Self::joining) does not.
     ///
     /// # Example
     ///
@@ -256,7 +279,43 @@ impl ClusterBuilder<InProcess> {
     /// # Ok::<(), drtm::Error>(())
     /// ```
     pub fn on<F: Fabric<Engine = Native>>(self, fabric: F, me: NodeId, nodes: u16) -> ClusterBuilder<On<F>> {
-        self.at(On { fabric, me, nodes })
+        self.at(On { fabric: Way::Joined(fabric), me, nodes })
+    }
+
+    /// Makes this process node `me` of `nodes` nodes of a fabric that `join` joins: now, and each
+    /// time that the node was [evicted](super::ClusterEvent::Evicted), so that it comes back by
+    /// itself. It is given the node's last incarnation then, and joins as a later one.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     cluster::Cluster,
+    ///     htm::Native,
+    ///     rdma::{Incarnation, NodeId, TcpConfig, TcpFabric},
+    /// };
+    ///
+    /// let (engine, at) = (Native::chosen()?, "127.0.0.1:0".parse()?);
+    /// let join = move |last: Option<Incarnation>| {
+    ///     let config = TcpConfig::new(NodeId(0), at, [7; 32]).deadline(std::time::Duration::from_secs(1));
+    ///     TcpFabric::join(engine, last.into_iter().fold(config, TcpConfig::later_than))
+    /// };
+    /// let node = Cluster::builder().joining(join, NodeId(0), 1).start()?;
+    /// assert!(node.node().view().has(NodeId(0)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn joining<F, E>(
+        self,
+        join: impl Fn(Option<Incarnation>) -> Result<F, E> + Send + 'static,
+        me: NodeId,
+        nodes: u16,
+    ) -> ClusterBuilder<On<F>>
+    where
+        F: Fabric<Engine = Native>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let join = move |last| join(last).map_err(|error| ClusterError::Joining { source: Box::new(error) }.into());
+        self.at(On { fabric: Way::Joins(Box::new(join)), me, nodes })
     }
 
     fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
@@ -612,6 +671,11 @@ impl<P: Place> ClusterBuilder<P> {
     /// Starts the cluster's node of this process, or all nodes of a test. It serves others at once.
     /// Others may start later: [`Cluster::wait_for_nodes`] waits for them.
     ///
+    /// A node at one of several addresses, or that [joins](ClusterBuilder::joining) a fabric
+    /// itself, comes back by itself when it was [evicted](super::ClusterEvent::Evicted): see
+    /// [`Cluster`]. Its tables
+    /// are added and [filled](Self::load) once more then.
+    ///
     /// # Errors
     ///
     /// [`Error::Config`], or [`Error::Cluster`] for what was said wrongly, or cannot be had.
@@ -619,44 +683,68 @@ impl<P: Place> ClusterBuilder<P> {
     /// # Example
     ///
     /// See [`ClusterBuilder`].
-    pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, agreement, lease, shards, threads, steps, refused, .. } = self;
-        if let Some(error) = refused {
+    pub fn start(mut self) -> Result<P::Started, Error> {
+        if let Some(error) = self.refused.take() {
             return Err(error);
         }
         let engine = Native::chosen().map_err(ClusterError::Engine)?;
-        let Here { fabric, nodes, of } = place.join(engine)?;
-        let (membership, is_raft) = (agreement.given(), agreement.is_raft(&fabric, of));
-        let backups = self.backups.unwrap_or_else(|| backups_of(of, protocol, membership.is_some() || is_raft));
-        #[cfg(feature = "raft")]
-        let bootstraps = self.bootstraps;
-        let (copy_rate, recoverable) = (self.copy_rate, self.recoverable);
-        let start = |node| {
-            let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
-            let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
-            if let Some(membership) = &membership {
-                builder = builder.membership(Arc::clone(membership));
-            }
-            #[cfg(feature = "raft")]
-            if is_raft {
-                builder = builder.raft(bootstraps);
-            }
-            if let Some(lease) = lease {
-                builder = builder.lease(lease);
-            }
-            if let Some(shards) = shards {
-                builder = builder.shards(shards);
-            }
-            if let Some(rate) = copy_rate {
-                builder = builder.copies_at(rate)?;
-            }
-            if let Some(recoverable) = recoverable {
-                builder = builder.recoverable(recoverable);
-            }
-            steps.iter().try_for_each(|step| step(&mut builder))?;
-            Cluster::start(builder.start()?, threads)
+        let here = self.place.join(engine, None)?;
+        let started = here.nodes.iter().map(|node| self.node(engine, &here, *node, None));
+        let nodes = started.collect::<Result<Vec<_>, Error>>()?;
+        let (threads, takes_back) = (self.threads, self.place.takes_back());
+        let builder = Arc::new(Mutex::new(self));
+        let start = |node: Node<P::Fabric>| {
+            let (id, builder) = (node.id(), Arc::clone(&builder));
+            let again: Recipe<P::Fabric, DefaultConfig> = Box::new(move |former| {
+                let builder = builder.lock();
+                let here = builder.place.join(engine, Some(former.incarnation()))?;
+                builder.node(engine, &here, id, Some(former))
+            });
+            Cluster::start_with(node, threads, takes_back.then_some(again))
         };
         Ok(P::started(nodes.into_iter().map(start).collect::<Result<_, Error>>()?))
+    }
+
+    /// Starts a node that is here, or the next life of one that was evicted.
+    fn node(
+        &self,
+        engine: Native,
+        here: &Here<P::Fabric>,
+        node: NodeId,
+        former: Option<&Node<P::Fabric>>,
+    ) -> Result<Node<P::Fabric>, Error> {
+        let Here { fabric, of, .. } = here;
+        let is_raft = self.agreement.is_raft(fabric, *of);
+        let membership = self.agreement.given();
+        let has_membership = membership.is_some() || is_raft;
+        let backups = self.backups.unwrap_or_else(|| backups_of(*of, self.protocol, has_membership));
+        let builder = Node::builder_for(engine, fabric, node, self.database.clone(), self.protocol)?;
+        let mut builder = builder.owners((0..*of).map(NodeId))?.backups(backups)?;
+        if let Some(former) = former {
+            builder = builder.follows(former);
+        }
+        if let Some(membership) = membership {
+            builder = builder.membership(membership);
+        }
+        #[cfg(feature = "raft")]
+        if is_raft {
+            // One that was evicted belongs to a cluster.
+            builder = builder.raft(self.bootstraps && former.is_none());
+        }
+        if let Some(lease) = self.lease {
+            builder = builder.lease(lease);
+        }
+        if let Some(shards) = self.shards {
+            builder = builder.shards(shards);
+        }
+        if let Some(rate) = self.copy_rate {
+            builder = builder.copies_at(rate)?;
+        }
+        if let Some(recoverable) = self.recoverable {
+            builder = builder.recoverable(recoverable);
+        }
+        self.steps.iter().try_for_each(|step| step(&mut builder))?;
+        builder.start()
     }
 }
 

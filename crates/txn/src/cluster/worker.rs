@@ -491,10 +491,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Waits until no transaction of this worker is running, and has told backups of the last ones.
     /// Does not wait for owners to be met again. Their locks are those of a node that has left.
     pub(super) async fn drained(&self) {
+        self.ended().await;
+        self.inner.tell_last().await;
+    }
+
+    /// Waits until no transaction of this worker is running.
+    pub(super) async fn ended(&self) {
         let inner = &*self.inner;
         let owing = || inner.abandoned.borrow().iter().filter(|state| state.owes).count();
         self.endpoint().until(|| inner.idle.borrow().len() + owing() == usize::from(inner.states.get())).await;
-        inner.tell_last().await;
     }
 
     /// Ends abandoned transactions, for ever.

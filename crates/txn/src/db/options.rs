@@ -160,6 +160,11 @@ impl Options {
         }
     }
 
+    /// Returns the deadline of options that have [begun](Self::begun).
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Returns whether the options limit the closure's runs.
     #[inline(always)]
     pub(crate) const fn is_bounded(&self) -> bool {

@@ -64,6 +64,8 @@ impl Default for TcpLimits {
 pub struct TcpConfig {
     pub(super) node: NodeId,
     pub(super) incarnation: Option<Incarnation>,
+    /// What the incarnation exceeds that the clock gives.
+    pub(super) later_than: Option<Incarnation>,
     pub(super) listen: SocketAddr,
     pub(super) peers: Vec<(NodeId, SocketAddr)>,
     /// Where a directory of the whole cluster has this node.
@@ -87,6 +89,7 @@ impl TcpConfig {
         Self {
             node,
             incarnation: None,
+            later_than: None,
             listen,
             peers: Vec::new(),
             own: None,
@@ -160,6 +163,26 @@ impl TcpConfig {
     /// same second.
     pub fn incarnation(self, incarnation: Incarnation) -> Self {
         Self { incarnation: Some(incarnation), ..self }
+    }
+
+    /// Makes this incarnation a later one than another: for a process that joins again, perhaps
+    /// within the same second, or after its clock was set back.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{NodeId, TcpConfig, TcpFabric};
+    ///
+    /// let config = TcpConfig::new(NodeId(0), "127.0.0.1:0".parse()?, [42; 32]);
+    /// let before = TcpFabric::join(NoHtm, config.clone())?;
+    /// before.leave();
+    /// let after = TcpFabric::join(NoHtm, config.later_than(before.incarnation()))?;
+    /// assert!(after.incarnation() > before.incarnation());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn later_than(self, last: Incarnation) -> Self {
+        Self { later_than: Some(last), ..self }
     }
 
     /// Sets whether what follows the handshake is encrypted and authenticated. Unsealed connections

@@ -68,7 +68,7 @@ impl<S: Config> Named for OneNode<'_, '_, S> {
 /// let mut builder = Cluster::builder();
 /// let shop = builder.progress("shop");
 /// let nodes = builder.start().unwrap();
-/// let mut shop = Procedures::new(nodes[0].node(), shop);
+/// let mut shop = Procedures::new(&nodes[0].node(), shop);
 /// let sell = shop.procedure::<u64>(SELL).piece("take", async |_, _| Err(Abort::because("I can")));
 /// ```
 ///
@@ -89,7 +89,7 @@ impl<S: Config> Named for OneNode<'_, '_, S> {
 /// let (stocks, shop) = (builder.table(STOCKS, Partition::hash()), builder.progress("shop"));
 /// let node = &builder.start()?[0];
 /// node.transact(async move |tx| tx.put(stocks, 7, &1).await).wait()?;
-/// let mut shop = Procedures::new(node.node(), shop);
+/// let mut shop = Procedures::new(&node.node(), shop);
 /// let take = shop.procedure::<u64>(TAKE).piece("take", async move |tx, item| {
 ///     if tx.get(stocks, *item).await? == Some(0) {
 ///         // This is not declared.

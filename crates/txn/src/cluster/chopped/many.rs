@@ -54,7 +54,7 @@ impl<T: Named> PieceTx<'_, T> {
     /// let lines = builder.table(LINES, Partition::by("order", |key| key.0.into()));
     /// let shop = builder.progress("shop");
     /// let nodes = builder.start()?;
-    /// let mut shop = Procedures::new(nodes[0].node(), shop);
+    /// let mut shop = Procedures::new(&nodes[0].node(), shop);
     /// let write = shop.procedure::<u32>(WRITE).piece("lines", async move |tx, order| {
     ///     tx.prefetch(lines, [(*order, 1)]).await?;
     ///     tx.insert(lines, (*order, 3), &30).await?;

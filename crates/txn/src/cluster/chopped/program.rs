@@ -62,8 +62,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Procedures<F, S> {
     /// let mut builder = Cluster::builder();
     /// let plain = builder.progress("plain");
     /// let node = &builder.start()?[0];
-    /// Procedures::new(node.node(), plain).options(Options::NONE).register()?;
-    /// let refused = Procedures::new(node.node(), plain).options(Options::ALL).register();
+    /// Procedures::new(&node.node(), plain).options(Options::NONE).register()?;
+    /// let refused = Procedures::new(&node.node(), plain).options(Options::ALL).register();
     /// let Err(Error::Chopped(refused)) = refused else { panic!("it is refused") };
     /// assert!(matches!(*refused, ChoppedError::OfOneNode { .. }));
     /// # Ok::<(), Error>(())

@@ -61,7 +61,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Registered<F, S> {
     ///
     /// let mut builder = Cluster::builder();
     /// let empty = builder.progress("empty");
-    /// let empty = Procedures::new(builder.start()?[0].node(), empty).register()?;
+    /// let empty = Procedures::new(&builder.start()?[0].node(), empty).register()?;
     /// assert!(empty.chopping().transactions().is_empty());
     /// # Ok::<(), Error>(())
     /// ```
@@ -87,7 +87,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Registered<F, S> {
     /// let mut builder = Cluster::builder();
     /// let empty = builder.progress("empty");
     /// let nodes = builder.start()?;
-    /// let empty = Procedures::new(nodes[0].node(), empty).register()?;
+    /// let empty = Procedures::new(&nodes[0].node(), empty).register()?;
     /// assert_eq!(empty.resume(&nodes[0]).wait()?, 0);
     /// # Ok::<(), Error>(())
     /// ```
