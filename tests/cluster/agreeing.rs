@@ -51,6 +51,9 @@ const REGISTER: &str = "register";
 /// The file that says that money may stand still.
 const LOST: &str = "lost";
 
+/// The file that says that owners are to move no more money, and not to end.
+const REST: &str = "rest";
+
 pub(crate) type Money = Table<u64, Pod<u64>>;
 pub(crate) type Bank = Cluster<TcpFabric<Native>>;
 
@@ -88,6 +91,13 @@ impl Place {
     /// Closes an owner so many milliseconds after it was evicted.
     pub(crate) fn closes(&self, node: u16, after: u64) {
         fs::write(self.path.join(format!("closes-{node}")), after.to_string()).expect("a disk");
+    }
+
+    /// Has owners move no more money, and waits until they do not.
+    pub(crate) fn rests(&self, owners: &mut [Owner]) {
+        fs::write(self.path.join(REST), "").expect("a disk");
+        assert!(owners.iter_mut().all(|owner| owner.says("rests")), "one ended by itself");
+        fs::remove_file(self.path.join(REST)).expect("a disk");
     }
 
     /// Forgets what an owner has kept.
@@ -157,6 +167,12 @@ fn an_owner_that_agrees() {
         }
         println!("moves");
         loop {
+            if path.join(REST).exists() {
+                println!("rests");
+                loop {
+                    thread::park();
+                }
+            }
             match transfer(&bank, money, &mut random, None) {
                 Ok(()) if has_returned.swap(false, SeqCst) => println!("moves again"),
                 // What is given to it before it has joined again waits.

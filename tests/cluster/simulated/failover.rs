@@ -288,6 +288,8 @@ struct Run {
     away: AtomicUsize,
     /// Of each coroutine, the last transaction that was acknowledged.
     acknowledged: Vec<AtomicU64>,
+    /// Of each node, whether one was acknowledged before it ended, or became silent.
+    has_committed: Vec<AtomicBool>,
 }
 
 /// A program whose debug output says nothing.
@@ -307,7 +309,7 @@ impl Run {
         let log = kept.log();
         let mut random = Rng::with_seed(seed << 16 | number);
         let mark = MARKS + number;
-        let mut id = 0;
+        let (mut id, began) = (0, worker.endpoint().now());
         // One that is away is done when all others are.
         let is_left_behind = || !self.case.stays(worker.id(), number) && self.is_checked.load(SeqCst);
         while (id < transactions || !self.is_changed.load(SeqCst)) && !is_left_behind() {
@@ -330,6 +332,7 @@ impl Run {
                 Some(Ok(is_torn)) => {
                     assert!(!is_torn, "it has seen what never was, and committed");
                     self.acknowledged[number as usize].store(id, Relaxed);
+                    self.note_committed(worker.id(), worker.endpoint().now().since(began));
                     true
                 }
                 Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
@@ -462,10 +465,17 @@ impl Run {
         shards.all(|at| at.backups.len() + 1 == replicas && at.learners.is_empty())
     }
 
-    /// Returns whether transactions of a node's first life were acknowledged.
+    /// Notes that a transaction of a node was acknowledged so long after its life began.
+    fn note_committed(&self, node: NodeId, after: Duration) {
+        let formed = Duration::from_nanos(self.formed.load(SeqCst));
+        let mut ends = self.case.deaths.iter().filter(|(one, ..)| *one == node);
+        let is_before = ends.all(|(_, at, _)| after < formed.saturating_add(*at));
+        self.has_committed[usize::from(node.0)].fetch_or(is_before, SeqCst);
+    }
+
+    /// Returns whether transactions of a node were acknowledged before it ended.
     fn has_committed(&self, node: NodeId) -> bool {
-        let first = usize::from(node.0) * COROUTINES as usize;
-        self.acknowledged[first..first + COROUTINES as usize].iter().any(|count| count.load(SeqCst) > 0)
+        self.has_committed[usize::from(node.0)].load(SeqCst)
     }
 
     /// Lets the leader take nodes for dead whose time has come.
@@ -707,6 +717,7 @@ fn run(case: &Case) -> (usize, Trace) {
         quiet: AtomicUsize::new(survivors),
         away: AtomicUsize::new(silent * COROUTINES as usize),
         acknowledged: (0..coroutines).map(|_| AtomicU64::new(0)).collect(),
+        has_committed: (0..case.nodes()).map(|_| AtomicBool::new(false)).collect(),
     });
     let mut options = RegisterOptions::default();
     options.seed = case.seed;

@@ -46,8 +46,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node
-    /// is gone or closes, or since the view changes. Returns a conflict then, since the transaction runs
-    /// again.
+    /// is gone or closes, or since the view changes. Returns a conflict then, since the transaction
+    /// runs again.
     ///
     /// # Errors
     ///

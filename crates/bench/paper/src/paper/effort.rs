@@ -19,7 +19,6 @@ use drtm_rdma::NicProfile;
 use drtm_report::units;
 use drtm_txn::Durability;
 
-use super::{panel::Measured, seeds::medians};
 use crate::{
     Error,
     htm::{EngineName, working_set::Scope},
@@ -218,13 +217,9 @@ impl Effort {
         }
     }
 
-    /// Makes a study once for each seed, of which there are so many unless their number is given.
-    pub(super) fn by_seeds(
-        &self,
-        usual: u16,
-        measure: impl Fn(&Self) -> Result<Measured, Error>,
-    ) -> Result<Measured, Error> {
-        medians(&Self { seeds: self.given_seeds.unwrap_or(usual), ..self.clone() }, measure)
+    /// Returns an effort of so many seeds, unless their number is given.
+    pub(super) fn of_usual_seeds(&self, usual: u16) -> Self {
+        Self { seeds: self.given_seeds.unwrap_or(usual), ..self.clone() }
     }
 
     /// Returns an effort whose runs are shorter, for studies with many series.

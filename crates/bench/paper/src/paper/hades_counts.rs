@@ -12,13 +12,14 @@ use super::{
     hades_protocols::{TIMES, ratios},
     hades_runs::{App, Cluster, PROTOCOLS, Rows, Varied},
     panel::{Curve, Kind, Measured, Panel, Published, Study},
+    seeds::medians,
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[EVICTIONS], measure: |effort| effort.by_seeds(1, evictions) },
-    Study { panels: &[FALSE], measure: |effort| effort.by_seeds(1, false_positives) },
-    Study { panels: &[VARIED], measure: |effort| effort.by_seeds(1, varied) },
+    Study { panels: &[EVICTIONS], measure: |effort| medians(&effort.of_usual_seeds(1), evictions) },
+    Study { panels: &[FALSE], measure: |effort| medians(&effort.of_usual_seeds(1), false_positives) },
+    Study { panels: &[VARIED], measure: |effort| medians(&effort.of_usual_seeds(1), varied) },
 ];
 
 const OF_RUNS: Axis = Axis { title: "runs squashed", quantity: Quantity::FalsePositives, scale: AxisScale::Linear };

@@ -14,12 +14,13 @@ use super::{
     effort::Effort,
     hades_runs::{App, Cluster, PROTOCOLS},
     panel::{Curve, Kind, Measured, Panel, Published, Study},
+    seeds::medians,
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[OVERHEADS], measure: |effort| effort.by_seeds(1, overheads) },
-    Study { panels: &[THROUGHPUT, MEAN, TAIL], measure: |effort| effort.by_seeds(1, protocols) },
+    Study { panels: &[OVERHEADS], measure: |effort| medians(&effort.of_usual_seeds(1), overheads) },
+    Study { panels: &[THROUGHPUT, MEAN, TAIL], measure: |effort| medians(&effort.of_usual_seeds(1), protocols) },
 ];
 
 const PERCENT: Axis = Axis { title: "share of time", quantity: Quantity::Percent, scale: AxisScale::Linear };

@@ -11,15 +11,16 @@ use super::{
     hades_protocols::{MEANS, TIMES, ratios, singles},
     hades_runs::{App, Cluster, PROTOCOLS, Varied},
     panel::{Curve, Kind, Measured, Panel, Published, Study},
+    seeds::medians,
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[NETWORKS], measure: |effort| effort.by_seeds(1, networks) },
-    Study { panels: &[LOCAL], measure: |effort| effort.by_seeds(1, local) },
-    Study { panels: &[TEN_NODES], measure: |effort| effort.by_seeds(1, ten_nodes) },
-    Study { panels: &[PAIRS], measure: |effort| effort.by_seeds(1, pairs) },
-    Study { panels: &[MIXES], measure: |effort| effort.by_seeds(1, mixes) },
+    Study { panels: &[NETWORKS], measure: |effort| medians(&effort.of_usual_seeds(1), networks) },
+    Study { panels: &[LOCAL], measure: |effort| medians(&effort.of_usual_seeds(1), local) },
+    Study { panels: &[TEN_NODES], measure: |effort| medians(&effort.of_usual_seeds(1), ten_nodes) },
+    Study { panels: &[PAIRS], measure: |effort| medians(&effort.of_usual_seeds(1), pairs) },
+    Study { panels: &[MIXES], measure: |effort| medians(&effort.of_usual_seeds(1), mixes) },
 ];
 
 const LATENCY: Axis = Axis { title: "round trip", quantity: Quantity::Microseconds, scale: AxisScale::Linear };

@@ -97,8 +97,8 @@ impl std::ops::AddAssign for Counts {
 
 /// A simulated node.
 ///
-/// Times are in cycles. A processor may be ahead of the others: accesses wait for what memory has to
-/// do, and not for its time.
+/// Times are in cycles. A processor may be ahead of the others: accesses wait for what memory has
+/// to do, and not for its time.
 ///
 /// # Example
 ///
