@@ -44,6 +44,9 @@ pub(super) const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// What a thread runs a life by.
 type Part<F, S> = (Node<F, S>, Endpoint<<F as Fabric>::Port>);
 
+/// A life, and the threads that are to run it.
+type Life<F, S> = (Node<F, S>, Vec<Thread<F>>);
+
 /// A node's lives, one after the other.
 pub(super) struct Lives<F: Fabric, S: Config<Engine = F::Engine>> {
     announcer: Arc<Announcer>,
@@ -67,7 +70,7 @@ enum Thread<F: Fabric> {
     Runs,
     Rests,
     /// The next life is there.
-    GoesOn(Endpoint<F::Port>),
+    GoesOn(Box<Endpoint<F::Port>>),
     Ended,
 }
 
@@ -115,7 +118,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Lives<F, S> {
                 return None;
             }
             match std::mem::replace(&mut now.threads[number], Thread::Runs) {
-                Thread::GoesOn(endpoint) => return Some((now.node.clone(), endpoint)),
+                Thread::GoesOn(endpoint) => return Some((now.node.clone(), *endpoint)),
                 before => now.threads[number] = before,
             }
             self.changed.wait_for(&mut now, LOOK_AFTER);
@@ -176,7 +179,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Lives<F, S> {
     }
 
     /// Makes the next life, and an endpoint of it for each thread that is left.
-    fn attempt(&self, former: &Node<F, S>) -> Result<(Node<F, S>, Vec<Thread<F>>), Error> {
+    fn attempt(&self, former: &Node<F, S>) -> Result<Life<F, S>, Error> {
         former.end_life(ENDS_WITHIN)?;
         let Some(recipe) = &self.recipe else { return Err(Error::Closed) };
         let node = recipe.lock()(former)?;
@@ -186,7 +189,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Lives<F, S> {
         };
         let thread = |has_ended| match has_ended {
             true => Ok(Thread::Ended),
-            false => node.endpoint().map(Thread::GoesOn),
+            false => node.endpoint().map(|endpoint| Thread::GoesOn(Box::new(endpoint))),
         };
         let threads = have_ended.into_iter().map(thread).collect::<Result<_, Error>>()?;
         Ok((node, threads))

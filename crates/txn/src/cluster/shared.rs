@@ -221,12 +221,11 @@ impl<F: Fabric, S: Config> Shared<F, S> {
         if let Some(voter) = &self.voter {
             voter.stop();
         }
-        match self.db.close_within(Some(patience)) {
-            Err(error @ (Error::StillRunning { .. } | Error::InTransaction | Error::NotYetDurable { .. })) => {
-                return Err(error);
-            }
-            // What the log lacks is what others have, or are asked for.
-            Ok(()) | Err(_) => {}
+        // Otherwise, what the log lacks is what others have, or are asked for.
+        if let Err(error @ (Error::StillRunning { .. } | Error::InTransaction | Error::NotYetDurable { .. })) =
+            self.db.close_within(Some(patience))
+        {
+            return Err(error);
         }
         // If the system keeps it, it does until the last handle is dropped.
         let _ = self.home.db.store.region().discard_all();
