@@ -1,5 +1,5 @@
-//! The leader of a view dies, and so does a client that the next leader has never met: what the
-//! client had locked becomes free.
+//! The leader of a view dies, and so does a client that the next leader has never met, or it is cut
+//! off: what the client had locked becomes free.
 
 use std::{
     panic::catch_unwind,
@@ -32,8 +32,8 @@ const ROW: u64 = 2;
 /// The node that writes the row in the end.
 const WRITER: NodeId = NodeId(3);
 
-/// Lets both die so long after the client's transactions have begun. Fails if its locks stay.
-fn after_both_deaths(after: Duration) {
+/// Lets both end so long after the client's transactions have begun. Fails if its locks stay.
+fn after_both_ends(after: Duration, of_client: Fault) {
     let sim = Sim::<NoHtm>::new(OWNERS + 1, SimConfig::new(&NicProfile::CONNECTX_4));
     let register = Register::new(RegisterOptions::default());
     let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -93,7 +93,7 @@ fn after_both_deaths(after: Duration) {
         assert!(sim.elapsed() < Duration::from_millis(200), "they do not meet");
     }
     sim.plan(after, Fault::Crash { node: LEADER });
-    sim.plan(after, Fault::Crash { node: CLIENT });
+    sim.plan(after, of_client);
     assert_eq!(sim.run_for(Duration::from_millis(300)), RunEnd::Done, "after {after:?}, something hangs");
 }
 
@@ -104,12 +104,17 @@ fn moments() -> impl Iterator<Item = Duration> {
 
 #[test]
 fn locks_of_a_client_are_free_that_the_leader_has_not_met() {
-    moments().for_each(after_both_deaths);
+    moments().for_each(|after| after_both_ends(after, Fault::Crash { node: CLIENT }));
+}
+
+#[test]
+fn locks_of_a_client_are_free_that_is_cut_off_for_ever() {
+    moments().for_each(|after| after_both_ends(after, Fault::Partition(vec![CLIENT])));
 }
 
 #[test]
 fn ends_that_the_next_leader_overlooks_are_found() {
-    let is_found =
-        |after| catch_unwind(|| Setup::faulty(Mutation::EndsOverlooked).run(|| after_both_deaths(after))).is_err();
+    let ends = |after| after_both_ends(after, Fault::Crash { node: CLIENT });
+    let is_found = |after| catch_unwind(|| Setup::faulty(Mutation::EndsOverlooked).run(|| ends(after))).is_err();
     assert!(moments().any(is_found));
 }

@@ -281,17 +281,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let (mut busy, mut known) = (Vec::new(), Vec::new());
         for node in nodes {
             if node != self.id() {
-                self.or_note(node, self.in_time(node, until, self.greet(node)).await)?;
+                self.insist(node, until, async || self.greet(node).await).await?;
             }
-            let prepared =
-                self.call::<Prepare, _>(node, body.clone(), |reply| {
+            let prepare = async || {
+                let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| {
                     let lives = reply.known.iter();
                     known.extend(lives.map(|Known { node, incarnation, is_closed }| {
                         (NodeId(node), Incarnation(incarnation), is_closed)
                     }));
                     (reply.view, reply.is_quiet)
                 });
-            let (view, is_quiet) = self.or_note(node, self.in_time(node, until, prepared).await)?;
+                Ok(prepared.await?)
+            };
+            let (view, is_quiet) = self.insist(node, until, prepare).await?;
             if view > base {
                 return Err(ClusterError::ViewChanged { node, view }.into());
             }
@@ -313,13 +315,33 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.endpoint().presence(node).here() == Some(life)
     }
 
-    /// Notes that a node has not answered, if that is what has failed: the next change is without
-    /// it.
-    fn or_note<T>(&self, node: NodeId, outcome: Result<T, Error>) -> Result<T, Error> {
-        if matches!(outcome, Err(Error::Cluster(ClusterError::NotReady { .. }))) {
-            self.node.unanswered.lock().push(node);
+    /// Asks a node until it answers. If it does not in time, that is noted, and the next change is
+    /// without it: it is silent, or its connection breaks and the node does not end.
+    async fn insist<T>(
+        &self,
+        node: NodeId,
+        until: Time,
+        mut ask: impl AsyncFnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut pause = FIRST;
+        loop {
+            let outcome = self.in_time(node, until, ask()).await;
+            let is_away = match &outcome {
+                Err(Error::Cluster(ClusterError::NotReady { .. })) => true,
+                Err(Error::Cluster(error)) => {
+                    error.unreached() == Some(node) && self.endpoint().presence(node).here().is_some()
+                }
+                _ => false,
+            };
+            if !is_away {
+                return outcome;
+            }
+            if self.endpoint().now() >= until {
+                self.node.unanswered.lock().push(node);
+                return Err(ClusterError::NotReady { node }.into());
+            }
+            self.rest(&mut pause).await;
         }
-        outcome
     }
 
     /// Returns what a node has of dead producers.

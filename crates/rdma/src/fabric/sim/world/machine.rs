@@ -6,10 +6,12 @@
 use drtm_htm::Engine;
 
 use super::World;
+#[cfg(feature = "studies")]
+use crate::fabric::sim::cost::CYCLE;
 use crate::{
     NodeId,
     endpoint::port::ReplyTo,
-    fabric::sim::{Cost, agenda::OpId, clock::Picos, cost::CYCLE, endpoint::Serving},
+    fabric::sim::{Cost, agenda::OpId, clock::Picos, endpoint::Serving},
 };
 
 impl<E: Engine> World<E> {
