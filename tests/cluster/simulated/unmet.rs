@@ -73,7 +73,8 @@ fn after_both_ends(after: Duration, of_client: Fault) {
                             endpoint.sleep(Duration::from_micros(50)).await;
                         }
                         begun.store(true, SeqCst);
-                        while put(Options::new()).await.is_ok() {}
+                        // One that is cut off waits for no longer.
+                        while put(Options::new().within(Duration::from_millis(50))).await.is_ok() {}
                     }
                     WRITER => {
                         endpoint.until(|| node.view().number() > 1 && !node.view().has(LEADER)).await;
@@ -94,7 +95,7 @@ fn after_both_ends(after: Duration, of_client: Fault) {
     }
     sim.plan(after, Fault::Crash { node: LEADER });
     sim.plan(after, of_client);
-    assert_eq!(sim.run_for(Duration::from_millis(300)), RunEnd::Done, "after {after:?}, something hangs");
+    assert_eq!(sim.run_for(Duration::from_millis(300)), RunEnd::Done, "after {after:?}, something hangs: {done:?}");
 }
 
 /// Moments of some transactions.

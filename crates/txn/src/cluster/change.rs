@@ -227,7 +227,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 dead.extend(member.incarnation.or_else(last).map(|life| (member.node, life)));
             }
         }
-        let (mut left, mut pause, until) = (nodes.clone(), FIRST, self.patience());
+        let (mut left, mut pause, mut until) = (nodes.clone(), FIRST, self.patience());
         loop {
             if let Some(tenure) = &self.node.tenure {
                 tenure.evict(dead.iter().map(|(node, _)| *node));
@@ -252,6 +252,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             // All are to know who is dead.
             let is_told = dead.len() == told;
+            if !is_told || nodes.len() > asked {
+                // It may have taken long to find that out. Of such news there is an end.
+                until = self.patience();
+            }
             left =
                 if is_told { busy.into_iter().chain(nodes[asked..].iter().copied()).collect() } else { nodes.clone() };
             let Some(node) = left.first() else { return Ok(nodes) };
