@@ -71,28 +71,13 @@ impl Joined for TcpFabric<NoHtm> {
     const LEASE: Duration = Duration::from_secs(4);
 
     fn join_as(node: u16, directory: &Path) -> Self {
-        Self::join(NoHtm, config_of(node, directory)).expect("a cluster")
+        let addresses = fs::read_to_string(directory.join("addresses")).expect("they are chosen");
+        let addresses: Vec<_> = addresses.lines().map(|line| line.parse().expect("an address")).collect();
+        let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
+        let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
+        let config = others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address));
+        Self::join(NoHtm, config).expect("a cluster")
     }
-}
-
-#[cfg(feature = "verbs")]
-impl Joined for drtm_rdma::VerbsFabric<NoHtm> {
-    const NAME: &str = "verbs";
-    const LEASE: Duration = Duration::from_secs(4);
-
-    fn join_as(node: u16, directory: &Path) -> Self {
-        let config = drtm_rdma::VerbsConfig::new(config_of(node, directory)).software_swaps(true);
-        Self::join(NoHtm, config).expect("a cluster, and an RDMA device")
-    }
-}
-
-/// Where the nodes of a test find each other.
-fn config_of(node: u16, directory: &Path) -> TcpConfig {
-    let addresses = fs::read_to_string(directory.join("addresses")).expect("they are chosen");
-    let addresses: Vec<_> = addresses.lines().map(|line| line.parse().expect("an address")).collect();
-    let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
-    let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
-    others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address))
 }
 
 fn start<F: Joined>(directory: &Path, node: u16, protocol: Protocol) -> (Node<F, Tested>, Tables) {
@@ -200,8 +185,6 @@ fn an_owner_that_is_killed() {
     let directory = Path::new(part());
     match fabric {
         "shm" => serve::<ShmFabric<NoHtm>>(directory, node, protocol),
-        #[cfg(feature = "verbs")]
-        "verbs" => serve::<drtm_rdma::VerbsFabric<NoHtm>>(directory, node, protocol),
         _ => serve::<TcpFabric<NoHtm>>(directory, node, protocol),
     }
 }
@@ -399,16 +382,5 @@ fn owners_that_are_started_again_are_given_what_they_had() {
             end_one::<ShmFabric<NoHtm>>(protocol, first, End::Restarted, after);
             end_one::<TcpFabric<NoHtm>>(protocol, first, End::Restarted, after);
         }
-    }
-}
-
-#[cfg(feature = "verbs")]
-#[test]
-fn owners_of_rdma_nics_that_end_are_done_without() {
-    let after = Duration::from_millis(20);
-    for (protocol, ended, end) in
-        [(Protocol::FASST, 0, End::Killed), (Protocol::DRTM_H, 1, End::Killed), (Protocol::FASST, 2, End::Stopped)]
-    {
-        end_one::<drtm_rdma::VerbsFabric<NoHtm>>(protocol, ended, end, after);
     }
 }
