@@ -42,6 +42,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// Long enough for a change of the view.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How many transactions of an owner may fail in succession.
+const MOST_FAILED: u32 = 2;
+
 /// Tells a process that a test has started which node it is, and where its test keeps things.
 const OWNER: &str = "DRTM_TEST_AGREED";
 
@@ -166,6 +169,7 @@ fn an_owner_that_agrees() {
             thread::sleep(Duration::from_millis(10));
         }
         println!("moves");
+        let mut failed = 0;
         loop {
             if path.join(REST).exists() {
                 println!("rests");
@@ -176,13 +180,18 @@ fn an_owner_that_agrees() {
             match transfer(&bank, money, &mut random, None) {
                 Ok(()) if has_returned.swap(false, SeqCst) => println!("moves again"),
                 // What is given to it before it has joined again waits.
-                Ok(()) | Err(Error::Cluster(ClusterError::Evicted { .. })) => {}
+                Ok(()) | Err(Error::Cluster(ClusterError::Evicted { .. })) => failed = 0,
                 Err(Error::Cluster(ClusterError::StaysOut { why })) => {
                     println!("stays out: {why}");
                     break;
                 }
                 Err(Error::Closed) => break,
                 Err(_) if path.join(LOST).exists() => {}
+                // On a machine that does much else, a view may come later than is waited for.
+                Err(Error::Cluster(error)) if failed < MOST_FAILED => {
+                    failed += 1;
+                    eprintln!("node {node}, in {}: {error:?}", bank.node().view());
+                }
                 Err(error) => {
                     // The test sees that it has ended.
                     eprintln!("node {node}, in {}: {error:?}", bank.node().view());
