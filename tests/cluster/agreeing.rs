@@ -386,9 +386,11 @@ pub(crate) fn run(place: &Place, story: impl FnOnce(&mut Scene<'_>)) {
                 if is_over.load(Relaxed) {
                     break;
                 }
+                let mut failed = 0;
                 while let Err(error) = transfer(bank, money, &mut random, Some(count)) {
+                    failed += 1;
                     // It may have moved some: it is counted once.
-                    assert!(is_lost.load(SeqCst), "a majority is left: {error:?}");
+                    assert!(failed <= MOST_FAILED || is_lost.load(SeqCst), "a majority is left: {error:?}");
                 }
                 counted.store(count, SeqCst);
             }

@@ -866,11 +866,6 @@ fn nodes_that_serve_without_a_lease_are_found() {
 }
 
 #[test]
-fn what_is_found_without_a_lease_is_found() {
-    assert!(is_found(Mutation::LeaseNotConfirmed, 14..14 + rounds(40), &[Case::of_an_owners_silence]));
-}
-
-#[test]
 fn a_node_that_has_not_learnt_all_rows_is_found() {
     assert!(is_found(Mutation::PartLearnt, 2..2 + rounds(20), &[Case::of_returns]));
 }
