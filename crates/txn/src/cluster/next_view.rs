@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use drtm_rdma::{Fabric, NodeId};
 
-use super::{
-    ClusterError, ClusterTx, Refusal, coordinator::Coordinator, state::State, tenure::Tenure, worker::FREED_AFTER,
-};
+use super::{ClusterError, ClusterTx, Refusal, coordinator::Coordinator, state::State, worker::FREED_AFTER};
 use crate::{Config, Conflict, Error, mutation::Mutation};
 
 /// For how long a transaction waits for a view without a node that is gone, if its deadline is not
@@ -59,6 +57,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ) -> Result<T, Error> {
         let out = || Err(ClusterError::Evicted { may_have_happened: is_in_doubt }.into());
         let node = &self.node;
+        let is_next = || node.view.number() > view && !node.view.is_between();
         match &ended {
             // It is of no use to run again: what is in its way may stay for ever.
             Err(Error::Conflict(_)) if self.is_out() => out(),
@@ -74,7 +73,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
             // What has begun nothing at a node that closes goes on when that has left.
             Err(Error::Cluster(ClusterError::Refused { reason: Refusal::Closed, .. })) if node.tenure.is_some() => {
-                let is_next = || node.view.number() > view && !node.view.is_between();
                 match self.pause_until(|| is_next() || self.is_out()).await {
                     _ if self.is_out() => out(),
                     true => Err(Conflict::View.into()),
@@ -90,7 +88,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             Err(Error::Cluster(error)) if self.is_recorded() => {
                 let Some(unreached) = error.unreached().filter(|node| *node != self.id()) else { return ended };
-                let is_next = || node.view.number() > view && !node.view.is_between();
                 let goes_on = match self.is_missing(unreached) {
                     true => self.pause_until(|| is_next() || self.is_out()).await,
                     // It is silent, and the view changes; or it can be met again.
@@ -109,7 +106,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Returns whether the view is without this node.
     pub(super) fn is_out(&self) -> bool {
-        self.node.tenure.as_ref().is_some_and(Tenure::is_out)
+        self.node.is_out()
     }
 
     /// Returns whether a node is gone, as far as is known.

@@ -14,7 +14,6 @@ use super::{
     log::{Backup, rows_of},
     participant::Participant,
     shared::Shared,
-    tenure::Tenure,
     view::{Placement, store_of},
 };
 use crate::{Config, Db, DefaultConfig, Error};
@@ -273,7 +272,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
 
     /// Returns whether the view is without this node, which was a member.
     pub(super) fn is_out(&self) -> bool {
-        self.shared.tenure.as_ref().is_some_and(Tenure::is_out)
+        self.shared.is_out()
     }
 
     /// Waits until the view is without this node.

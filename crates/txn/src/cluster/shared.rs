@@ -207,6 +207,11 @@ impl<F: Fabric, S: Config> Shared<F, S> {
         })
     }
 
+    /// Returns whether the view is without this node, which was a member.
+    pub(super) fn is_out(&self) -> bool {
+        self.tenure.as_ref().is_some_and(Tenure::is_out)
+    }
+
     /// Ends this life of a node that was evicted, before its next one: leaves the other nodes, ends
     /// its voter, closes its database for all handles, and returns its memory to the system. Its
     /// workers have ended. It can be called again if it fails.
