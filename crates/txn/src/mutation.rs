@@ -121,6 +121,8 @@ pub enum Mutation {
     UnknownLocksForgotten,
     /// A transaction of a cluster takes a row for unlocked although its owner was not asked.
     UnlocksNotRepeated,
+    /// What a node that learns a shard has of a dead coordinator's transaction does not count.
+    LearnersNotAsked,
     /// A transaction that runs again forgets what it has locked at an owner that could not be asked
     /// to free it.
     OwedForgotten,

@@ -870,6 +870,14 @@ fn a_node_that_has_not_learnt_all_rows_is_found() {
     assert!(is_found(Mutation::PartLearnt, 2..2 + rounds(20), &[Case::of_returns]));
 }
 
+/// A client dies while its last record is at all copies, and not at a node that learns.
+#[test]
+fn a_learner_that_has_not_got_a_record_is_asked() {
+    let run = || run(&Case::of_two_deaths(Protocol::FASST, 3_607_656_337));
+    assert!(catch_unwind(|| Setup::faulty(Mutation::LearnersNotAsked).run(run)).is_err());
+    run();
+}
+
 /// Runs cases of one kind, in all protocols in turn.
 fn check_all(make: Make, usual: u64) {
     let protocols: Vec<Protocol> = Protocol::with_names().collect();

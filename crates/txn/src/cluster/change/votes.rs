@@ -7,6 +7,8 @@
 //!
 //! It is completed if no copy that is left says void or never, and each shard has one that is left,
 //! unless the coordinator alone has that shard. A transaction that was acknowledged is among these.
+//! Nodes that learn a shard vote as well: one that never got the record would become a replica
+//! without these rows.
 //! What was completed or undone before, when an earlier driver died, stays so.
 
 use std::collections::BTreeMap;
@@ -71,7 +73,7 @@ impl Votes {
     /// Returns the transactions that are completed, when these nodes are left of a view.
     pub(super) fn complete(
         self,
-        (view, left): (&View, &[NodeId]),
+        (view, nodes): (&View, &[NodeId]),
         copies: impl Fn(NodeId) -> Copies,
         has: fn(Mutation) -> bool,
     ) -> Vec<Ballot> {
@@ -93,10 +95,13 @@ impl Votes {
             };
             record.view() == view.number()
                 && record.shards().all(|shard| {
-                    let mut left = copies.of(view, shard).filter(|node| left.contains(node)).peekable();
+                    let mut left = copies.of(view, shard).filter(|node| nodes.contains(node)).peekable();
                     // Of a shard that the coordinator alone has, no copy could have said anything.
                     let has_copies = copies.of(view, shard).next().is_some();
-                    (left.peek().is_some() || !has_copies) && left.all(has_voted)
+                    let learns =
+                        |node: &&NodeId| view.learners(shard).contains(node) && !has(Mutation::LearnersNotAsked);
+                    let have_learners_voted = nodes.iter().filter(learns).all(|node| has_voted(*node));
+                    (left.peek().is_some() || !has_copies) && left.all(has_voted) && have_learners_voted
                 })
         };
         ballots.into_values().filter(is_complete).collect()
@@ -165,6 +170,27 @@ mod tests {
         };
         assert_eq!(completed(&[NodeId(1), NodeId(2)]), 1, "all copies that there were have it");
         assert_eq!(completed(&[NodeId(2)]), 0, "the other shard is lost, too");
+    }
+
+    #[test]
+    fn nodes_that_learn_a_shard_vote() {
+        let view = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");
+        let mut placements = view.placements().to_vec();
+        placements[0].learners = vec![NodeId(2)];
+        let view = view.next(view.members().to_vec(), placements).expect("a view");
+        let record = record_of(name().to_word(), 7, view.number(), &SHARDS[..1]);
+        let recorded = || entry(7, Standing::Recorded as u8, &record);
+        let completed = |said: &[(u16, Vec<u8>)], left: &[u16]| {
+            let mut votes = Votes::default();
+            said.iter().for_each(|(node, report)| votes.add(NodeId(*node), report));
+            let left: Vec<NodeId> = left.iter().copied().map(NodeId).collect();
+            votes.complete((&view, &left), |coordinator| Copies { coordinator, count: 1 }, |_| false).len()
+        };
+        assert_eq!(completed(&[(1, recorded()), (2, recorded())], &[0, 1, 2]), 1);
+        assert_eq!(completed(&[(1, recorded()), (2, entry(8, 0, &[]))], &[0, 1, 2]), 1, "it is settled there");
+        assert_eq!(completed(&[(1, recorded())], &[0, 1, 2]), 0, "it never came to the node that learns");
+        assert_eq!(completed(&[(1, recorded())], &[0, 1]), 1, "that node is gone, too");
+        assert_eq!(completed(&[(2, recorded())], &[2]), 0, "it has a part of the rows");
     }
 
     #[test]
