@@ -825,10 +825,11 @@ fn one_of_many(number: u64) -> (usize, Protocol, u64) {
     (kind, protocols[number as usize / KINDS.len() % protocols.len()], Rng::with_seed(number).u64(0..1 << 32))
 }
 
-#[test]
-fn nodes_end_in_all_ways_in_all_protocols() {
+/// Runs the cases of numbers. Returns those that fail, and how often a node died before the view had
+/// changed for the first.
+pub(crate) fn by_number(numbers: Range<u64>) -> (Vec<String>, usize) {
     let (mut told, mut in_change) = (Vec::new(), 0);
-    for number in seeds(48) {
+    for number in numbers {
         let (kind, protocol, seed) = one_of_many(number);
         let (name, case) = KINDS[kind];
         match catch_unwind(|| run(&case(protocol, seed))) {
@@ -840,6 +841,12 @@ fn nodes_end_in_all_ways_in_all_protocols() {
             }
         }
     }
+    (told, in_change)
+}
+
+#[test]
+fn nodes_end_in_all_ways_in_all_protocols() {
+    let (told, in_change) = by_number(seeds(48));
     assert!(told.is_empty(), "{} fail: {told:#?}", told.len());
     assert!(in_change > 0 || std::env::var_os("DRTM_SEED").is_some(), "none dies while the view changes");
 }
