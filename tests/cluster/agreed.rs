@@ -13,7 +13,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    agreeing::{Bank, LEASE, MONEY, Money, OWN, OWNERS, Place, fill, is_whole, judge, run, start, transfer},
+    agreeing::{Bank, CLIENT, LEASE, MONEY, Money, OWN, OWNERS, Place, fill, is_whole, judge, run, start, transfer},
     process::Owner,
 };
 
@@ -137,4 +137,28 @@ fn owners_of_which_none_is_told_make_no_cluster_and_all_may_be_told() {
     fill(&banks[0].0, banks[0].1);
     assert!(banks.iter().all(|(bank, money)| judge(bank, *money) == 0));
     assert!(banks[0].0.node().view().number() > 1);
+}
+
+/// It has no vote and no handle of the agreement: it learns the view from owners.
+#[test]
+fn a_client_goes_on_without_owners_that_die_and_comes_back_by_itself() {
+    let place = Place::new("client", false);
+    run(&place, |scene| {
+        let mut client = Owner::that_agrees(CLIENT, &place.path, false);
+        assert!(client.says("moves"), "it has ended");
+        // The one that leads.
+        scene.kill(0);
+        scene.start_again(0, false);
+        let view = scene.view().number();
+        client.signal("STOP");
+        scene.until(|scene| scene.view().number() > view);
+        scene.goes_on();
+        client.signal("CONT");
+        for said in ["evicted", "returned", "moves again"] {
+            assert!(client.says(said), "{said}: it does not come back");
+        }
+        scene.kill(1);
+        assert!(client.process.try_wait().expect("it is a child").is_none(), "it goes on");
+        scene.start_again(1, false);
+    });
 }

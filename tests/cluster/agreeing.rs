@@ -28,6 +28,8 @@ use fastrand::Rng;
 use crate::process::Owner;
 
 pub(crate) const OWNERS: u16 = 3;
+/// A node that owns nothing, which a test may start.
+pub(crate) const CLIENT: u16 = OWNERS;
 /// The owner that is this process. The others are processes of their own.
 pub(crate) const OWN: u16 = 2;
 const ACCOUNTS: u64 = 40;
@@ -77,7 +79,7 @@ impl Place {
     pub(crate) fn new(name: &str, are_durable: bool) -> Self {
         let path = env::temp_dir().join(format!("drtm-agreed-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
-        let addresses = free_addresses(usize::from(OWNERS)).into_iter().map(|at| format!("{at}\n"));
+        let addresses = free_addresses(usize::from(CLIENT) + 1).into_iter().map(|at| format!("{at}\n"));
         fs::write(path.join("addresses"), addresses.collect::<String>()).expect("it is there");
         if are_durable {
             fs::write(path.join("durable"), "").expect("it is there");
@@ -119,7 +121,7 @@ pub(crate) fn start(path: &Path, node: u16, bootstraps: bool) -> (Bank, Money) {
         database = database.path(path.join(node.to_string())).create(true).durability(Durability::Sync);
     }
     let builder = Cluster::builder().addresses(node, addresses.lines()).key([7; 32]);
-    let mut builder = builder.database(database).lease(LEASE);
+    let mut builder = builder.owners(OWNERS).database(database).lease(LEASE);
     if bootstraps {
         builder = builder.bootstrap();
     }

@@ -342,6 +342,10 @@ fn what_is_said_wrongly_of_a_cluster_is_refused() {
     let name = refused(Cluster::builder().group("../elsewhere", 0, 1).start().expect_err("a path"));
     assert!(matches!(name, ClusterError::Group(_)));
     assert!(matches!(Cluster::builder().threads(0).start(), Err(Error::Config { .. })));
+    let more = Cluster::builder().nodes(2).owners(3).start();
+    assert!(matches!(more, Err(Error::Config { what: "owners", .. })));
+    let none = refused(Cluster::builder().nodes(2).owners(0).start().expect_err("nobody has the rows"));
+    assert!(matches!(none, ClusterError::NoOwners));
     assert!(matches!(refused(Cluster::builder().nodes(0).start().expect_err("no nodes")), ClusterError::NoOwners));
 }
 
@@ -362,6 +366,12 @@ fn what_is_said_wrongly_of_addresses_is_refused() {
     std::fs::remove_file(&short).expect("it is there");
     assert!(matches!(refused(at(&["nonsense"]).key([7; 32])), ClusterError::Address { .. }));
     assert!(matches!(refused(at(&[]).key([7; 32])), ClusterError::NodeNumber { number: 0, nodes: 0 }));
+    #[cfg(feature = "raft")]
+    {
+        let addresses = drtm_testing::ports::free_addresses(4).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let client = Cluster::builder().addresses(3, &addresses).owners(3).key([7; 32]);
+        assert!(matches!(refused(client.bootstrap()), ClusterError::NoVoter { node: drtm_rdma::NodeId(3) }));
+    }
     let twice = refused(at(&["127.0.0.1:7000", "127.0.0.1:7000"]).key([7; 32]));
     assert!(matches!(twice, ClusterError::AddressTwice { .. }));
     let alone = Cluster::builder().addresses(0, ["127.0.0.1:0"]).key([7; 32]).start().expect("a port");

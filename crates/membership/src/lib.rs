@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bystander;
 mod configuration;
 mod directory;
 mod error;
@@ -62,6 +63,7 @@ mod sealed_file;
 use std::fmt;
 
 pub use answer::Answer;
+pub use bystander::Bystander;
 pub use configuration::{Configuration, MOST_BYTES};
 pub use directory::{Directory, DirectoryOptions};
 pub use error::Error;

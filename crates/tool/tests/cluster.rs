@@ -181,7 +181,7 @@ fn a_node_that_was_stopped_is_seen_to_return() {
     until(&key, &addresses[0], |status| status["members"][1]["state"] == "out" || status["members"][2]["node"] == 1);
     nodes[1].signal("CONT");
     let begun = Instant::now();
-    // It finds out that it is no member when it asks, and joins again. Meanwhile nothing listens there.
+    // It finds out that it is no member when it asks, and joins again. Meanwhile nothing listens.
     loop {
         let (status, json, said) = drtm(&[&asked[..], &["--json"]].concat());
         let found: Option<Value> = serde_json::from_str(&json).ok();

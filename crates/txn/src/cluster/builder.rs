@@ -9,7 +9,7 @@ use std::{
 use drtm_htm::Engine;
 use drtm_kv::Store;
 #[cfg(feature = "raft")]
-use drtm_membership::Raft;
+use drtm_membership::{Bystander, Raft};
 use drtm_membership::{LeaseTerms, Membership};
 use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, Presence, RegionId};
 use parking_lot::Mutex;
@@ -514,12 +514,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// started and none of them belongs to a cluster. All others join it. What an owner must not
     /// forget is in its [directory](Builder::path); without one, it comes back as another voter.
     ///
-    /// [`start`](Self::start) does not wait until it is in.
+    /// [`start`](Self::start) does not wait until it is in. A node that is no owner has no vote,
+    /// and learns the view from owners.
     ///
     /// # Errors
     ///
-    /// [`start`](Self::start) returns [`ClusterError::NoVoter`] for a node that is no owner, and
-    /// [`ClusterError::Fabric`] where the fabric carries no letters.
+    /// [`start`](Self::start) returns [`ClusterError::NoVoter`] for a node that `bootstraps` and is
+    /// no owner, and [`ClusterError::Fabric`] where the fabric carries no letters.
     ///
     /// # Example
     ///
@@ -812,14 +813,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let voter = match (self.voter.bootstraps, &self.membership) {
             (Some(bootstraps), None) => {
                 let directory = self.voter.directory.as_deref();
-                Some(super::voters::start(&self.fabric, self.node, &self.owners, directory, bootstraps)?)
+                let voter = super::voters::start(&self.fabric, self.node, &self.owners, directory, bootstraps)?;
+                self.membership = Some(match &voter {
+                    Some(voter) => Arc::<Raft>::clone(voter),
+                    None => Arc::new(Bystander::default()),
+                });
+                voter
             }
             _ => None,
         };
-        #[cfg(feature = "raft")]
-        if let Some(voter) = &voter {
-            self.membership = Some(Arc::<Raft>::clone(voter));
-        }
         let Self {
             fabric,
             node,

@@ -442,8 +442,8 @@ pub enum ClusterError {
     /// The engine of agreement has no answer.
     #[error("who is a member cannot be agreed on: {0}")]
     Membership(#[from] drtm_membership::Error),
-    /// The node is no owner, so it has no vote.
-    #[error("{node} owns no rows, and only owners agree by Raft: give it another membership")]
+    /// The node is no owner, so it has no vote, and makes no cluster.
+    #[error("{node} owns no rows, and only owners agree by Raft: tell an owner to make the cluster")]
     NoVoter {
         /// The node.
         node: NodeId,

@@ -75,8 +75,8 @@ pub enum ClusterEvent {
         /// The number of the view.
         number: u32,
     },
-    /// This node was evicted, has joined again by itself, and is a member. It is given the rows of
-    /// its shards, as one that is started again.
+    /// This node was evicted, and has joined again by itself: a client begins transactions, and an
+    /// owner is a member, and is given the rows of its shards, as one that is started again.
     Returned {
         /// Its incarnation from now on.
         incarnation: Incarnation,

@@ -173,7 +173,9 @@ impl<F: Fabric, S: Config> Shared<F, S> {
                 self.note_out(number);
             }
             self.announcer.announce(ClusterEvent::View { number });
-            if view.has_life(self.node, self.incarnation) && self.returns.swap(false, AcqRel) {
+            // A client is no member of any view, and begins in the first that it is told of.
+            let is_in = view.has_life(self.node, self.incarnation) || !self.first_view.has(self.node);
+            if is_in && self.returns.swap(false, AcqRel) {
                 self.announcer.announce(ClusterEvent::Returned { incarnation: self.incarnation });
             }
         }

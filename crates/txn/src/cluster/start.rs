@@ -163,6 +163,8 @@ pub struct ClusterBuilder<P: Place> {
     backups: Option<usize>,
     copy_rate: Option<u64>,
     recoverable: Option<bool>,
+    /// How many of the nodes have rows, where some do not.
+    owners: Option<u16>,
     agreement: Agreement,
     #[cfg_attr(not(feature = "raft"), allow(dead_code, reason = "it is of Raft only"))]
     bootstraps: bool,
@@ -190,6 +192,7 @@ impl Cluster<LocalFabric<Native>> {
             backups: None,
             copy_rate: None,
             recoverable: None,
+            owners: None,
             agreement: Agreement::Usual,
             bootstraps: false,
             lease: None,
@@ -325,6 +328,7 @@ impl ClusterBuilder<InProcess> {
             backups,
             copy_rate,
             recoverable,
+            owners,
             agreement,
             bootstraps,
             lease,
@@ -346,6 +350,7 @@ impl ClusterBuilder<InProcess> {
             backups,
             copy_rate,
             recoverable,
+            owners,
             agreement,
             bootstraps,
             lease,
@@ -583,6 +588,27 @@ impl<P: Place> ClusterBuilder<P> {
         Self { shards: Some(shards), ..self }
     }
 
+    /// Lets the first so many nodes have the rows, and all others none: these are *clients*, which
+    /// only run transactions. All nodes are told alike. Without this, all have rows.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
+    ///
+    /// const HITS: TableDef<u64, Pod<u64>> = TableDef::hash("hits");
+    ///
+    /// let mut builder = Cluster::builder().nodes(4).owners(3);
+    /// let hits = builder.table(HITS, Partition::hash());
+    /// let nodes = builder.start()?;
+    /// nodes[3].transact(async move |tx| tx.put(hits, 7, &1).await).wait()?;
+    /// assert_eq!(nodes[3].node().view().members().len(), 3);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn owners(self, owners: u16) -> Self {
+        Self { owners: Some(owners), ..self }
+    }
+
     /// Runs each node's transactions on so many threads. One by default.
     ///
     /// # Example
@@ -714,12 +740,17 @@ impl<P: Place> ClusterBuilder<P> {
         former: Option<&Node<P::Fabric>>,
     ) -> Result<Node<P::Fabric>, Error> {
         let Here { fabric, of, .. } = here;
-        let is_raft = self.agreement.is_raft(fabric, *of);
+        let owners = self.owners.unwrap_or(*of);
+        if owners > *of {
+            let (must_be, is) = ("at most as many as there are nodes", format!("{owners} of {of}"));
+            return Err(Error::Config { what: "owners", must_be, is });
+        }
+        let is_raft = self.agreement.is_raft(fabric, owners);
         let membership = self.agreement.given();
         let has_membership = membership.is_some() || is_raft;
-        let backups = self.backups.unwrap_or_else(|| backups_of(*of, self.protocol, has_membership));
+        let backups = self.backups.unwrap_or_else(|| backups_of(owners, self.protocol, has_membership));
         let builder = Node::builder_for(engine, fabric, node, self.database.clone(), self.protocol)?;
-        let mut builder = builder.owners((0..*of).map(NodeId))?.backups(backups)?;
+        let mut builder = builder.owners((0..owners).map(NodeId))?.backups(backups)?;
         if let Some(former) = former {
             builder = builder.follows(former);
         }
@@ -748,11 +779,11 @@ impl<P: Place> ClusterBuilder<P> {
     }
 }
 
-/// Returns how many backups each of so many nodes has where none are chosen. With fewer than three,
-/// no majority is left of those that have lost one; and without a membership, none takes over by
-/// itself.
-fn backups_of(nodes: u16, protocol: Protocol, has_membership: bool) -> usize {
-    usize::from(nodes >= 3 && has_membership && protocol.detection == Detection::Versions)
+/// Returns how many backups each of so many owners has where none are chosen. With fewer than
+/// three, no majority is left of those that have lost one; and without a membership, none takes
+/// over by itself.
+fn backups_of(owners: u16, protocol: Protocol, has_membership: bool) -> usize {
+    usize::from(owners >= 3 && has_membership && protocol.detection == Detection::Versions)
 }
 
 impl<P: Place + fmt::Debug> fmt::Debug for ClusterBuilder<P> {

@@ -40,16 +40,18 @@ fn name_of(node: NodeId) -> String {
 }
 
 /// Starts the voter of an owner, which enters the cluster of the others in the background. If it
-/// `bootstraps`, it makes one where there is none.
+/// `bootstraps`, it makes one where there is none. A node that is no owner has none: it learns the
+/// view from owners.
 pub(super) fn start<F: Fabric>(
     fabric: &F,
     node: NodeId,
     owners: &[NodeId],
     directory: Option<&Path>,
     bootstraps: bool,
-) -> Result<Arc<Raft>, Error> {
+) -> Result<Option<Arc<Raft>>, Error> {
     if !owners.contains(&node) {
-        return Err(ClusterError::NoVoter { node }.into());
+        let refused = ClusterError::NoVoter { node };
+        return if bootstraps { Err(refused.into()) } else { Ok(None) };
     }
     // Letters can come before there is a voter that they are for.
     let voter = Arc::new(OnceLock::<Weak<Raft>>::new());
@@ -71,7 +73,7 @@ pub(super) fn start<F: Fabric>(
     let others = others.map(|owner| (owner.0.into(), name_of(*owner))).collect();
     // It goes on until it is in, or the node ends: nothing waits for it.
     drop(raft.enter(others, bootstraps));
-    Ok(raft)
+    Ok(Some(raft))
 }
 
 /// Returns options for a machine whose processors are busy with transactions. A leader that is gone

@@ -6,9 +6,9 @@
 //! all copies of all shards that it writes have its records. So if as many nodes are lost as shards
 //! have backups, the coordinator among them, a copy of each shard is left.
 //!
-//! A coordinator that is a backup gets the rows by its own ring besides, which decides nothing. Nodes
-//! that are going to be backups get the record, too. If such a node is left, it has a vote: what it
-//! never got is not completed, since it would be a replica without it.
+//! A coordinator that is a backup gets the rows by its own ring besides, which decides nothing.
+//! Nodes that are going to be backups get the record, too. If such a node is left, it has a vote:
+//! what it never got is not completed, since it would be a replica without it.
 //!
 //! See `docs/decisions/0103`.
 
