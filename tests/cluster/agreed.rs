@@ -105,7 +105,8 @@ fn three(place: &Place, what: impl Fn(ClusterBuilder<OnTcp>) -> ClusterBuilder<O
     let addresses = fs::read_to_string(place.path.join("addresses")).expect("they are chosen");
     let start = |node| {
         let database = Builder::new().memory(16 << 20);
-        let builder = Cluster::builder().addresses(node, addresses.lines()).key([7; 32]).database(database);
+        let builder =
+            Cluster::builder().addresses(node, addresses.lines()).owners(OWNERS).key([7; 32]).database(database);
         let mut builder = what(builder.lease(LEASE));
         let money = builder.table(MONEY, Partition::by("number", |number| *number));
         (builder.start().expect("a port"), money)

@@ -71,13 +71,29 @@ impl Joined for TcpFabric<NoHtm> {
     const LEASE: Duration = Duration::from_secs(4);
 
     fn join_as(node: u16, directory: &Path) -> Self {
-        let addresses = fs::read_to_string(directory.join("addresses")).expect("they are chosen");
-        let addresses: Vec<_> = addresses.lines().map(|line| line.parse().expect("an address")).collect();
-        let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
-        let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
-        let config = others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address));
-        Self::join(NoHtm, config).expect("a cluster")
+        Self::join(NoHtm, config_of(node, directory)).expect("a cluster")
     }
+}
+
+#[cfg(feature = "verbs")]
+impl Joined for drtm_rdma::VerbsFabric<NoHtm> {
+    const NAME: &str = "verbs";
+    // NICs are emulated, on a machine that is emulated, too.
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn join_as(node: u16, directory: &Path) -> Self {
+        let config = drtm_rdma::VerbsConfig::new(config_of(node, directory));
+        Self::join(NoHtm, config.software_swaps(true)).expect("a cluster, and an RDMA device")
+    }
+}
+
+/// Returns how a node of a directory joins.
+fn config_of(node: u16, directory: &Path) -> TcpConfig {
+    let addresses = fs::read_to_string(directory.join("addresses")).expect("they are chosen");
+    let addresses: Vec<_> = addresses.lines().map(|line| line.parse().expect("an address")).collect();
+    let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
+    let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
+    others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address))
 }
 
 fn start<F: Joined>(directory: &Path, node: u16, protocol: Protocol) -> (Node<F, Tested>, Tables) {
@@ -101,7 +117,7 @@ async fn transfer<F: Joined>(
 ) -> Result<(), Error> {
     let (from, to) = (random.u64(0..ACCOUNTS), random.u64(0..ACCOUNTS));
     // Long enough for a change of the view on a machine that does much else.
-    let soon = Options::new().within(Duration::from_secs(30));
+    let soon = Options::new().within(Duration::from_secs(90));
     worker
         .transact_with(soon, async |tx| {
             for (account, by) in [(from, u64::MAX), (to, 1)] {
@@ -185,6 +201,8 @@ fn an_owner_that_is_killed() {
     let directory = Path::new(part());
     match fabric {
         "shm" => serve::<ShmFabric<NoHtm>>(directory, node, protocol),
+        #[cfg(feature = "verbs")]
+        "verbs" => serve::<drtm_rdma::VerbsFabric<NoHtm>>(directory, node, protocol),
         _ => serve::<TcpFabric<NoHtm>>(directory, node, protocol),
     }
 }
@@ -383,4 +401,15 @@ fn owners_that_are_started_again_are_given_what_they_had() {
             end_one::<TcpFabric<NoHtm>>(protocol, first, End::Restarted, after);
         }
     }
+}
+
+/// In a virtual machine: `scripts/rxe/test`.
+#[cfg(feature = "verbs")]
+#[test]
+fn owners_of_rdma_nics_are_taken_over() {
+    let after = Duration::from_millis(20);
+    for (protocol, ended, end) in [(Protocol::FASST, 0, End::Killed), (Protocol::DRTM_H, 1, End::Stopped)] {
+        end_one::<drtm_rdma::VerbsFabric<NoHtm>>(protocol, ended, end, after);
+    }
+    end_one::<drtm_rdma::VerbsFabric<NoHtm>>(Protocol::DRTM, 2, End::Restarted, after);
 }

@@ -52,19 +52,16 @@ mod history;
 mod hostile;
 #[cfg(not(feature = "verbs"))]
 mod indexes;
-#[cfg(not(feature = "verbs"))]
 mod killed;
 #[cfg(not(feature = "verbs"))]
 mod leases;
 #[cfg(not(feature = "verbs"))]
 mod local;
-#[cfg(not(feature = "verbs"))]
 mod process;
 #[cfg(not(feature = "verbs"))]
 mod program;
 #[cfg(not(feature = "verbs"))]
 mod refusals;
-#[cfg(not(feature = "verbs"))]
 mod replaced;
 #[cfg(not(feature = "verbs"))]
 mod replicated;

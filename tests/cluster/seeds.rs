@@ -1,5 +1,5 @@
-//! Runs many numbers of `failover`, more than tests do: `scripts/failover-seeds FROM COUNT`. A number
-//! that fails is a case of the test, too, with `DRTM_SEED`.
+//! Runs many numbers of `failover`, more than tests do: `scripts/failover-seeds FROM COUNT`. A
+//! number that fails is a case of the test, too, with `DRTM_SEED`.
 // What tests alone use is left out.
 #![allow(dead_code, unused_imports)]
 

@@ -825,8 +825,8 @@ fn one_of_many(number: u64) -> (usize, Protocol, u64) {
     (kind, protocols[number as usize / KINDS.len() % protocols.len()], Rng::with_seed(number).u64(0..1 << 32))
 }
 
-/// Runs the cases of numbers. Returns those that fail, and how often a node died before the view had
-/// changed for the first.
+/// Runs the cases of numbers. Returns those that fail, and how often a node died before the view
+/// had changed for the first.
 pub(crate) fn by_number(numbers: Range<u64>) -> (Vec<String>, usize) {
     let (mut told, mut in_change) = (Vec::new(), 0);
     for number in numbers {

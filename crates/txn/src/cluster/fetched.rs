@@ -136,7 +136,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 }
                 Err(error) => Err(error),
             };
-            match tx.until_next_view(view, ended).await {
+            match tx.until_next_view(view, ended, None).await {
                 Err(Error::Conflict(cause)) => {
                     self.count(cause);
                     if cause == Conflict::Unfetched {

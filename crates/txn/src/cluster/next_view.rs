@@ -5,17 +5,19 @@
 
 use std::time::Duration;
 
-use drtm_rdma::{Fabric, NodeId};
+use drtm_rdma::{Fabric, NodeId, Time};
 
 use super::{ClusterError, ClusterTx, Refusal, coordinator::Coordinator, state::State, worker::FREED_AFTER};
 use crate::{Config, Conflict, Error, mutation::Mutation};
 
-/// For how long a transaction waits for a view without a node that is gone, if its deadline is not
-/// earlier: where the view is changed by hand; and where nodes change it by themselves, in leases,
-/// and at least and at most.
+/// For how long a transaction without a deadline waits for a view without a node that is gone:
+/// where the view is changed by hand; and where nodes change it by themselves, in leases, and at
+/// least and at most.
 const BY_HAND: Duration = Duration::from_secs(1);
 const LEASES: u32 = 10;
 const BY_THEMSELVES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// A silent node is out after one, and the view has to change then.
+const LEAST_LEASES: u32 = 3;
 
 /// The first and the longest pause between two looks.
 const FIRST: Duration = Duration::from_micros(20);
@@ -45,7 +47,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node
     /// is gone or closes, or since the view changes. Returns a conflict then, since the transaction
-    /// runs again.
+    /// runs again. It waits until the transaction's deadline, if that has one.
     ///
     /// # Errors
     ///
@@ -54,7 +56,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         &self,
         (view, is_in_doubt): (u32, bool),
         ended: Result<T, Error>,
+        deadline: Option<Time>,
     ) -> Result<T, Error> {
+        let until = deadline.unwrap_or_else(|| self.endpoint().now() + self.patience_for_view());
         let out = || Err(ClusterError::Evicted { may_have_happened: is_in_doubt }.into());
         let node = &self.node;
         let is_next = || node.view.number() > view && !node.view.is_between();
@@ -62,7 +66,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             // It is of no use to run again: what is in its way may stay for ever.
             Err(Error::Conflict(_)) if self.is_out() => out(),
             Err(Error::Conflict(Conflict::View)) if node.view.is_between() || !self.may_serve() => {
-                let _ = self.pause_until(|| !node.view.is_between() && self.may_serve() || self.is_out()).await;
+                let _ = self.pause_until(until, || !node.view.is_between() && self.may_serve() || self.is_out()).await;
                 match self.is_out() {
                     true => out(),
                     false if self.may_serve() || node.view.is_between() => ended,
@@ -73,7 +77,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
             // What has begun nothing at a node that closes goes on when that has left.
             Err(Error::Cluster(ClusterError::Refused { reason: Refusal::Closed, .. })) if node.tenure.is_some() => {
-                match self.pause_until(|| is_next() || self.is_out()).await {
+                match self.pause_until(until, || is_next() || self.is_out()).await {
                     _ if self.is_out() => out(),
                     true => Err(Conflict::View.into()),
                     false => ended,
@@ -81,7 +85,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             Err(Error::Cluster(error)) if self.node.cooperative.is_some() => {
                 let Some(unreached) = error.unreached().filter(|node| self.restores(*node)) else { return ended };
-                match self.until_met_or(unreached, || false).await {
+                match self.until_met_or(until, unreached, || false).await {
                     true => Err(Conflict::View.into()),
                     false => ended,
                 }
@@ -89,9 +93,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(Error::Cluster(error)) if self.is_recorded() => {
                 let Some(unreached) = error.unreached().filter(|node| *node != self.id()) else { return ended };
                 let goes_on = match self.is_missing(unreached) {
-                    true => self.pause_until(|| is_next() || self.is_out()).await,
+                    true => self.pause_until(until, || is_next() || self.is_out()).await,
                     // It is silent, and the view changes; or it can be met again.
-                    false if node.tenure.is_some() => self.until_met_or(unreached, || is_next() || self.is_out()).await,
+                    false if node.tenure.is_some() => {
+                        self.until_met_or(until, unreached, || is_next() || self.is_out()).await
+                    }
                     false => false,
                 };
                 match goes_on {
@@ -114,10 +120,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.endpoint().presence(node).here().is_none()
     }
 
-    /// Waits until a node can be met that could not be asked, or until something holds, for a
-    /// while. Returns whether that is so.
-    async fn until_met_or(&self, node: NodeId, holds: impl Fn() -> bool) -> bool {
-        let (until, mut pause) = (self.endpoint().now() + self.patience_for_view(), FIRST);
+    /// Waits until a node can be met that could not be asked, or until something holds, or it is
+    /// too late. Returns whether that is so.
+    async fn until_met_or(&self, until: Time, node: NodeId, holds: impl Fn() -> bool) -> bool {
+        let mut pause = FIRST;
         while !holds() {
             let met = self.endpoint().before(until, self.greet(node)).await;
             if matches!(met, Ok(Ok(_))) {
@@ -132,19 +138,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         true
     }
 
-    /// Returns for how long a transaction waits for the next view.
+    /// Returns for how long a transaction without a deadline waits for the next view.
     pub(super) fn patience_for_view(&self) -> Duration {
         let [least, most] = BY_THEMSELVES;
         match &self.node.tenure {
-            Some(tenure) => (LEASES * tenure.terms.lease).clamp(least, most),
+            Some(tenure) => {
+                let lease = tenure.terms.lease;
+                (LEASES * lease).clamp(least, most.max(LEAST_LEASES * lease))
+            }
             None if self.node.cooperative.is_some() => most,
             None => BY_HAND,
         }
     }
 
-    /// Waits until something holds, for a while. Returns whether it does.
-    async fn pause_until(&self, holds: impl Fn() -> bool) -> bool {
-        let (until, mut pause) = (self.endpoint().now() + self.patience_for_view(), FIRST);
+    /// Waits until something holds, or it is too late. Returns whether it does.
+    async fn pause_until(&self, until: Time, holds: impl Fn() -> bool) -> bool {
+        let mut pause = FIRST;
         while !holds() {
             if self.endpoint().now() >= until {
                 return false;
@@ -164,10 +173,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// # Errors
     ///
     /// Those of the transaction, also where no view has come.
-    pub(super) async fn until_next_view<T>(&mut self, view: u32, mut ended: Result<T, Error>) -> Result<T, Error> {
+    pub(super) async fn until_next_view<T>(
+        &mut self,
+        view: u32,
+        mut ended: Result<T, Error>,
+        deadline: Option<Time>,
+    ) -> Result<T, Error> {
         let is_in_doubt = self.state().log.is_in_doubt;
         loop {
-            ended = self.worker.until_next_view((view, is_in_doubt), ended).await;
+            ended = self.worker.until_next_view((view, is_in_doubt), ended, deadline).await;
             let conflict = match &ended {
                 Err(Error::Conflict(conflict)) if self.state().owes && !S::has(Mutation::OwedForgotten) => *conflict,
                 _ => return ended,

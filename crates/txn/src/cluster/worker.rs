@@ -321,7 +321,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
             let view = tx.state().view.number();
-            match tx.until_next_view(view, ended).await {
+            match tx.until_next_view(view, ended, until).await {
                 Err(Error::Conflict(conflict)) => {
                     (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);

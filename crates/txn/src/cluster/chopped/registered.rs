@@ -240,7 +240,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Registered<F, S> {
             let view = tx.state().view.number();
             let rows = tx.range(self.room.progress.rows, ..).await;
             tx.abort().await;
-            match worker.inner.until_next_view((view, false), rows).await {
+            match worker.inner.until_next_view((view, false), rows, None).await {
                 Err(Error::Conflict(_)) => worker.pause(runs).await,
                 rows => return rows,
             }
