@@ -27,6 +27,15 @@ impl Owner {
         self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(what))
     }
 
+    /// Waits until it has said all of this, in any order. Returns false if it has ended before.
+    pub(crate) fn says_all(&mut self, what: &[&str]) -> bool {
+        let mut left = what.to_vec();
+        self.lines.by_ref().map_while(Result::ok).any(|line| {
+            left.retain(|what| !line.contains(what));
+            left.is_empty()
+        })
+    }
+
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it runs");
         let _ = self.process.wait();

@@ -103,7 +103,7 @@ fn an_owner_that_was_replaced_while_it_was_stopped_stays_out() {
             let mut replaced = std::mem::replace(&mut scene.owners[1], replacing);
             scene.until_whole();
             replaced.signal("CONT");
-            assert!(replaced.says("no return") && replaced.says("stays out"), "it does not say so");
+            assert!(replaced.says_all(&["no return", "stays out"]), "it does not say so");
             assert!(replaced.says("closed") && replaced.process.wait().expect("it ends").success());
             scene.goes_on();
         });
