@@ -8,4 +8,5 @@ mod cut_off;
 mod failover;
 mod lost;
 mod splits;
+mod stale;
 mod unmet;
