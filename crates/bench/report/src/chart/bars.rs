@@ -2,7 +2,7 @@
 
 use super::{
     Axis, Drawing, Scale, WIDTH,
-    pen::{At, Pen, colour},
+    pen::{At, Pen, colour, text_width},
 };
 use crate::{table::wrap, units::Quantity};
 
@@ -109,7 +109,9 @@ impl Bars {
         pen.diamond((WIDTH - 76.0, 8.0), "", "published");
         for (at, label) in axis.ticks(4) {
             pen.line((at, TOP), (at, y), "grid");
-            pen.text((at, y + 14.0), "faint middle", &label);
+            // The first tick is near the edge: its label is moved into the chart.
+            let middle = at.max(text_width(&label) / 2.0);
+            pen.text((middle, y + 14.0), "faint middle", &label);
         }
         if let Some(at) = axis.at(1.0).filter(|_| is_ratio) {
             pen.line((at, TOP), (at, y), "axis");
@@ -178,5 +180,16 @@ mod tests {
         }
         assert_eq!(svg.matches("<rect").count(), 3, "a zero can be seen");
         assert_eq!(svg.matches("class=\"published ").count(), 1 + 1 + 2 + 1, "the key, a value, two ends, a bound");
+    }
+
+    #[test]
+    fn the_label_of_zero_lies_within_the_chart() {
+        let bars = vec![Bar { name: "one".to_owned(), ours: Some(Span::of(7_000.0)), published: None }];
+        let axis = Axis { title: "time", quantity: Quantity::Microseconds, scale: Scale::Linear };
+        let svg = Bars { title: "t".to_owned(), caption: "c".to_owned(), axis, bars }.draw().element();
+        let label = svg.lines().find(|line| line.contains(">0 us<")).expect("a label of zero");
+        let x = label.split_once("x=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(x, _)| x);
+        let x: f64 = x.and_then(|x| x.parse().ok()).expect("a place");
+        assert!(x >= text_width("0 us") / 2.0 - 0.1, "{label}");
     }
 }
