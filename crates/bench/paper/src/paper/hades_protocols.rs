@@ -74,7 +74,7 @@ const TAIL: Panel = Panel {
 };
 
 fn overheads(effort: &Effort) -> Result<Measured, Error> {
-    let cluster = Cluster::new(effort, 1_000);
+    let cluster = Cluster::new(effort, 2_500);
     let longer = Cluster { counted: 2 * cluster.counted, ..cluster };
     let [software, ..] = PROTOCOLS;
     let mut found = Vec::new();
@@ -104,7 +104,8 @@ fn overheads(effort: &Effort) -> Result<Measured, Error> {
 }
 
 fn protocols(effort: &Effort) -> Result<Measured, Error> {
-    let cluster = Cluster::new(effort, 500);
+    // Long beside the latencies of workloads whose rows are hot, of which some are milliseconds.
+    let cluster = Cluster::new(effort, 5_000);
     let ratios = App::all(effort).iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
     let ratios = ratios.collect::<Result<Vec<_>, Error>>()?;
     let curves = (0..3).map(|figure| singles(&ratios, |ratios| ratios[figure])).collect();

@@ -131,7 +131,7 @@ fn by_settings(
     setting: impl Fn(Cluster, u16) -> Cluster,
     what: &str,
 ) -> Result<Measured, Error> {
-    let cluster = Cluster::new(effort, 300);
+    let cluster = Cluster::new(effort, 1_500);
     let mut sums = [[0.0; 3]; 3];
     let apps = App::all(effort);
     for app in apps {
@@ -153,18 +153,18 @@ fn by_settings(
 }
 
 fn ten_nodes(effort: &Effort) -> Result<Measured, Error> {
-    let cluster = Cluster { nodes: 10, ..Cluster::new(effort, 300) };
+    let cluster = Cluster { nodes: 10, ..Cluster::new(effort, 2_000) };
     let ratios = App::all(effort).iter().map(|app| Ok((app.series, ratios(effort, &cluster, &[*app])?)));
     let curves = vec![singles(&ratios.collect::<Result<Vec<_>, Error>>()?, |ratios| ratios[0])];
     Ok(Measured { curves, source: cluster.source("each workload alone"), failure: None })
 }
 
 fn pairs(effort: &Effort) -> Result<Measured, Error> {
-    together(effort, Cluster { cores: 10, ..Cluster::new(effort, 300) }, &TWO, "two workloads at a time")
+    together(effort, Cluster { cores: 10, ..Cluster::new(effort, 3_000) }, &TWO, "two workloads at a time")
 }
 
 fn mixes(effort: &Effort) -> Result<Measured, Error> {
-    let cluster = Cluster { nodes: 8, cores: 25, ..Cluster::new(effort, 200) };
+    let cluster = Cluster { nodes: 8, cores: 25, ..Cluster::new(effort, 500) };
     together(effort, cluster, &FOUR, "four workloads at a time")
 }
 
