@@ -135,6 +135,12 @@ impl Rows {
     pub(super) const FULL: Self =
         Self { records: 4_000_000, subscribers: 1_000_000, customers: 5_000_000, items: 100_000 };
 
+    /// Returns a quarter of all but a warehouse's items.
+    pub(super) fn quarter(self) -> Self {
+        let Self { records, subscribers, customers, items } = self;
+        Self { records: records / 4, subscribers: subscribers / 4, customers: customers / 4, items }
+    }
+
     fn of(effort: &Effort) -> Self {
         match (effort.is_quick, effort.is_full) {
             (true, _) => Self { records: 2_000, subscribers: 1_000, customers: 2_000, items: 80 },

@@ -164,7 +164,10 @@ fn pairs(effort: &Effort) -> Result<Measured, Error> {
 }
 
 fn mixes(effort: &Effort) -> Result<Measured, Error> {
-    let cluster = Cluster { nodes: 8, cores: 25, ..Cluster::new(effort, 500) };
+    let usual = Cluster::new(effort, 500);
+    // Each of four workloads has a quarter of the usual rows, so that there are as many in all.
+    let rows = if effort.is_full { usual.rows } else { usual.rows.quarter() };
+    let cluster = Cluster { nodes: 8, cores: 25, rows, ..usual };
     together(effort, cluster, &FOUR, "four workloads at a time")
 }
 
