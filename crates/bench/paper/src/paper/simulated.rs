@@ -80,7 +80,7 @@ impl Size {
             let effort = effort.with_seed(effort.seed.wrapping_add(nth));
             rates.extend(self.rates(&effort, protocol, &workload(&effort)?, nic)?);
         }
-        Ok(Seeded::of(rates.into_iter()))
+        Ok(Seeded::of(rates))
     }
 
     /// Returns the rates of the thirds of a window.
