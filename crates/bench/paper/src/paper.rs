@@ -69,7 +69,7 @@ use crate::{Error, htm::EngineName};
 /// JSON: [{figure, series, x, y, published, kind, least, most, x_unit, y_unit, why}], where
 /// published is the paper's value at that x or null, kind is "exact", "simulated", "measured" or
 /// "unavailable" (then y is null, and why says why), and x is null where a panel has no such axis.
-/// least and most are there where y is a median by several seeds, or of several windows.
+/// least and most are there where y is a median by several seeds.
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub struct Args {

@@ -52,8 +52,6 @@ pub struct Tally {
     /// The longest time for which a worker counted.
     pub nanos: u64,
     pub committed: u64,
-    /// Of these, those of each third of a window. Zero if the number of transactions is given.
-    pub committed_in_thirds: [u64; 3],
     /// Transactions that the workload aborted.
     pub given_up: u64,
     /// Conflicts, in the order of [`Conflict::ALL`].
@@ -73,7 +71,6 @@ impl Tally {
         Self {
             nanos: 0,
             committed: 0,
-            committed_in_thirds: [0; 3],
             given_up: 0,
             conflicts: Default::default(),
             latencies: vec![Latencies::default(); kinds],
@@ -105,7 +102,6 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.nanos = self.nanos.max(other.nanos);
         self.committed += other.committed;
-        self.committed_in_thirds.iter_mut().zip(other.committed_in_thirds).for_each(|(all, one)| *all += one);
         self.given_up += other.given_up;
         self.conflicts.iter_mut().zip(other.conflicts).for_each(|(all, one)| *all += one);
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(all, one)| all.add(one));

@@ -55,9 +55,6 @@ impl<C> Drop for RunningGuard<'_, C> {
     }
 }
 
-/// One of so many rows is looked up by workers that learn the places of buckets, and no row's.
-const SAMPLE: usize = 8;
-
 /// Longer than any run.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
@@ -99,10 +96,8 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
         // Without a cache, too, a worker learns once where each node's tables and their buckets
         // are.
         if self.plan.warms && (protocol.caches || protocol.read == Form::OneSided) {
-            // All places of rows where they are remembered, else some.
-            let each = if protocol.caches { 1 } else { SAMPLE };
-            let [thread, threads] = [self.thread, self.plan.threads].map(usize::from);
-            workload.warm(worker, self.tables, *place, (each * thread, each * threads)).await?;
+            let threads = usize::from(self.plan.threads);
+            workload.warm(worker, self.tables, *place, (usize::from(self.thread), threads)).await?;
         }
         stages.is_loaded();
         endpoint.until(|| stages.has_begun(Stage::Run)).await;
@@ -211,10 +206,6 @@ async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterW
         if (from..to).contains(&ended) {
             let tally = &mut *shared.tally.borrow_mut();
             tally.committed += u64::from(done.is_committed);
-            if shared.left.get().is_none() {
-                let third = 3 * ended.since(from).as_nanos() / to.since(from).as_nanos();
-                tally.committed_in_thirds[third as usize] += u64::from(done.is_committed);
-            }
             tally.given_up += u64::from(!done.is_committed);
             tally.latencies[done.kind].record(ended.since(began).as_nanos() as u64);
         }

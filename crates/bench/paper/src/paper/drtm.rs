@@ -19,16 +19,16 @@ use drtm_workloads::ycsb::{Hotspot, SmallRecords};
 use super::{
     effort::Effort,
     entries::PER_SECOND,
-    panel::{Curve, Found, Kind, Measured, Panel, Published, Study},
+    panel::{Curve, Kind, Measured, Panel, Published, Study},
     seeds::medians,
-    simulated::{NARROW, Nic, Size, of_thirds},
+    simulated::{NARROW, Size},
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
     Study { panels: &[SCALE_OUT], measure: |effort| medians(effort, scale_out) },
     Study { panels: &[REMOTE_ITEMS], measure: |effort| medians(effort, remote_items) },
-    Study { panels: &[LEASES], measure: leases },
+    Study { panels: &[LEASES], measure: |effort| medians(&effort.of_usual_seeds(1), leases) },
 ];
 
 const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: AxisScale::Linear };
@@ -79,8 +79,6 @@ pub(super) fn most_nodes(effort: &Effort) -> u16 {
     if effort.is_quick { 2 } else { 6 }
 }
 
-const NIC: Nic = (&NicProfile::CONNECTX_3, Transport::Connection);
-
 /// Returns how many transactions such a cluster runs in a second.
 pub(super) fn run<W: ClusterWorkload>(
     effort: &Effort,
@@ -88,7 +86,7 @@ pub(super) fn run<W: ClusterWorkload>(
     protocol: Protocol,
     workload: &W,
 ) -> Result<f64, Error> {
-    size.run(effort, protocol, workload, NIC)
+    size.run(effort, protocol, workload, (&NicProfile::CONNECTX_3, Transport::Connection))
 }
 
 pub(super) fn measured(size: &Size, curves: Vec<Curve>, scaled: &str) -> Measured {
@@ -149,26 +147,18 @@ const READERS: &[(&str, Protocol)] =
 const SHAPE: Hotspot = Hotspot { accesses: 10, hot: 120, remote: 10 };
 
 fn leases(effort: &Effort) -> Result<Measured, Error> {
-    let effort = &effort.of_usual_seeds(1);
-    let size = if effort.is_quick { size(effort) } else { size(effort).lasting(effort, 1_000, 3 * 2_000) };
-    // With all numbers of nodes, rows take the most of the time: they are loaded for each number.
-    let numbers: Vec<u16> = match (effort.is_quick, effort.is_full) {
-        (false, false) => vec![1, 3, 6],
-        _ => (1..=most_nodes(effort)).collect(),
-    };
+    let size = size(effort);
     let of_node: u64 = if effort.is_quick { 1_000 } else { 100_000 };
     let curve = |(name, protocol): &(&'static str, Protocol)| {
         let point = |nodes: u16| {
-            let records = of_node * u64::from(nodes);
-            let workload = |effort: &Effort| Ok(SmallRecords::hotspots(records, SHAPE, effort.seed)?);
-            let found = Size { nodes, ..size }.run_in_thirds(effort, *protocol, workload, NIC)?;
-            Ok((Some(usize::from(nodes)), found))
+            let workload = SmallRecords::hotspots(of_node * u64::from(nodes), SHAPE, effort.seed)?;
+            Ok((usize::from(nodes), run(effort, &Size { nodes, ..size }, *protocol, &workload)?))
         };
-        let points = numbers.iter().copied().map(point).collect::<Result<Vec<_>, Error>>()?;
-        Ok(Curve { series: name, found: Found::Seeds { points } })
+        let points = (1..=most_nodes(effort)).map(point).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Curve::new(name, Kind::Simulated, points))
     };
     let curves = READERS.iter().map(curve).collect::<Result<_, Error>>()?;
-    Ok(measured(&size, curves, &format!("{of_node} records a node{}", of_thirds(effort))))
+    Ok(measured(&size, curves, &format!("{of_node} records a node")))
 }
 
 #[cfg(test)]

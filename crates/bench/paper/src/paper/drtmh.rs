@@ -21,21 +21,53 @@ use drtm_workloads::{
 use super::{
     effort::Effort,
     entries::PER_SECOND,
-    panel::{Curve, Found, Measured, Panel, Study},
-    simulated::{NARROW, Size, of_thirds},
+    panel::{Curve, Kind, Measured, Panel, Study},
+    seeds::medians,
+    simulated::{NARROW, Size},
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[EXECUTION_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, EXECUTION) },
-    Study { panels: &[EXECUTION_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION) },
-    Study { panels: &[LOGGING_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, LOGGING) },
-    Study { panels: &[LOGGING_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, LOGGING) },
-    Study { panels: &[READ_ONLY], measure: |effort| positions(effort, &NicProfile::CONNECTX_4) },
-    Study { panels: &[DESIGNS_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS) },
-    Study { panels: &[DESIGNS_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS) },
-    Study { panels: &[OLDER_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS) },
-    Study { panels: &[OLDER_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS) },
+    Study {
+        panels: &[EXECUTION_TPCC],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, EXECUTION)),
+    },
+    Study {
+        panels: &[EXECUTION_BANK],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION)),
+    },
+    Study {
+        panels: &[LOGGING_TPCC],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, LOGGING)),
+    },
+    Study {
+        panels: &[LOGGING_BANK],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, LOGGING)),
+    },
+    Study {
+        panels: &[READ_ONLY],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_4)),
+    },
+    Study {
+        panels: &[DESIGNS_TPCC],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS)),
+    },
+    Study {
+        panels: &[DESIGNS_BANK],
+        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS)),
+    },
+    Study {
+        panels: &[OLDER_TPCC],
+        measure: |effort| {
+            medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS))
+        },
+    },
+    Study {
+        panels: &[OLDER_BANK],
+        measure: |effort| {
+            medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS))
+        },
+    },
 ];
 
 const COROUTINES: Axis =
@@ -165,8 +197,8 @@ fn size(effort: &Effort, profile: &NicProfile) -> Size {
     let (warm, counted) = match (effort.is_quick, effort.is_full, is_older) {
         (true, ..) => (100, 500),
         (_, true, _) => (2_000, 5_000),
-        (_, _, true) => (500, 3 * 1_000),
-        (_, _, false) => (250, 3 * 500),
+        (_, _, true) => (500, 1_000),
+        (_, _, false) => (250, 500),
     };
     // Logs are in three memories.
     let (backups, memory, zero) = (2.min(nodes - 1), 1 << 30, Duration::ZERO);
@@ -192,7 +224,7 @@ fn tpcc(
     // Fewer orders than those of ten customers a district would share leaves with other warehouses'
     // orders, and insertions would conflict: 41 for each NEW-ORDER with two customers.
     let (customers, stocks) = (10, if effort.is_quick { 4_000 } else { 384_000 });
-    let workload = |effort: &Effort, coroutines: u16| {
+    let workload = |coroutines: u16| {
         let warehouses = Size { coroutines, ..size }.clients();
         let scale = Scale::new(warehouses)?.with_customers(customers)?.with_items(stocks / u32::from(warehouses))?;
         let chances = Chances { remote_item: 100, ..Chances::STANDARD };
@@ -215,15 +247,13 @@ fn bank(
     let size = size(effort, profile);
     let (of_thread, hot) = if effort.is_quick { (1_000, 4) } else { (1_600, 25) };
     let customers = of_thread * u64::from(size.nodes * size.threads);
-    // These transactions are short, so that half the time counts as many.
-    let size = if effort.is_full { size } else { size.of_half_the_time(effort) };
-    let workload = |effort: &Effort, _| Ok(SmallBank::new(customers, Hot::DrtmH, effort.seed)?.with_hot_share(hot)?);
+    let workload = SmallBank::new(customers, Hot::DrtmH, effort.seed)?.with_hot_share(hot)?;
     let scaled = format!(
         "scaled down to {of_thread} customers for each thread, of which {hot} % have 90 % of the transactions: as many \
          as 4 % of {}",
         of_thread * u64::from(hot) / 4
     );
-    curves(effort, &size, profile, series, workload, &scaled)
+    curves(effort, &size, profile, series, |_| Ok(workload.clone()), &scaled)
 }
 
 /// Measures customer-position alone: nothing changes prices.
@@ -231,9 +261,9 @@ fn positions(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, 
     let size = size(effort, profile);
     let of_thread = if effort.is_quick { 20 } else { 50 };
     let customers = of_thread * u32::from(size.nodes * size.threads);
-    let workload = |effort: &Effort, _| Ok(CustomerPosition::new(customers, 0, effort.seed)?);
+    let workload = CustomerPosition::new(customers, 0, effort.seed)?;
     let scaled = format!("scaled down to {of_thread} customers for each thread; prices do not change");
-    curves(effort, &size, profile, EXECUTION, workload, &scaled)
+    curves(effort, &size, profile, EXECUTION, |_| Ok(workload), &scaled)
 }
 
 fn curves<W: ClusterWorkload>(
@@ -241,23 +271,20 @@ fn curves<W: ClusterWorkload>(
     size: &Size,
     profile: &'static NicProfile,
     series: &[(&'static str, ProtocolOf)],
-    workload: impl Fn(&Effort, u16) -> Result<W, Error>,
+    workload: impl Fn(u16) -> Result<W, Error>,
     scaled: &str,
 ) -> Result<Measured, Error> {
-    let effort = &effort.of_usual_seeds(1);
     let curve = |(name, protocol): &(&'static str, ProtocolOf)| {
         let point = |coroutines: u16| {
             // As in the paper, messages are datagrams.
             let nic = (profile, Transport::Datagrams);
-            let workload = |effort: &Effort| workload(effort, coroutines);
-            let found = Size { coroutines, ..*size }.run_in_thirds(effort, *protocol, workload, nic)?;
-            Ok((Some(usize::from(coroutines)), found))
+            let y = Size { coroutines, ..*size }.run(effort, *protocol, &workload(coroutines)?, nic)?;
+            Ok((usize::from(coroutines), y))
         };
         let points = coroutines(effort).into_iter().map(point).collect::<Result<Vec<_>, Error>>()?;
-        Ok(Curve { series: name, found: Found::Seeds { points } })
+        Ok(Curve::new(name, Kind::Simulated, points))
     };
     let curves = series.iter().map(curve).collect::<Result<_, Error>>()?;
     let cluster = format!("{} nodes of {} threads", size.nodes, size.threads);
-    let source = size.source(&cluster, profile, scaled) + &of_thirds(effort);
-    Ok(Measured { curves: vec![curves], source, failure: None })
+    Ok(Measured { curves: vec![curves], source: size.source(&cluster, profile, scaled), failure: None })
 }

@@ -58,15 +58,14 @@ pub(super) struct EffortArgs {
     vary: Vec<(&'static str, f64)>,
 
     /// Microseconds of virtual time that are counted of each point of simulated clusters, and half
-    /// as many to warm up [default: of DrTM+H's figures 1500 after 250, with ConnectX-3 3000 after
-    /// 500, of SmallBank half of that; of DrTM's 3000 after 1000, of leases 6000; of auto's 6000
-    /// after 4000; of HADES' 500 to 5000]
+    /// as many to warm up [default: of DrTM+H's figures 500, with ConnectX-3 1000; of DrTM's 3000,
+    /// and 1000 to warm up; of auto's 6000, and 4000; of HADES' 500 to 5000]
     #[arg(long, value_parser = value_parser!(u64).range(100..=1_000_000), value_name = "US")]
     virtual_us: Option<u64>,
 
     /// Seeds with which each point of simulated clusters is run, from --seed on: medians are
-    /// reported, and what they lie between [default: 3; 1 with --quick, of auto's figures, and of
-    /// those whose counted time is divided into three windows]
+    /// reported, and what they lie between [default: 1; of DrTM's Fig. 16,
+    /// scale-out and remote items 3, but 1 with --quick]
     #[arg(long, value_parser = value_parser!(u16).range(1..=100), value_name = "N")]
     seeds: Option<u16>,
 

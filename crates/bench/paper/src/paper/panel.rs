@@ -84,7 +84,7 @@ pub(super) enum Found {
     },
 }
 
-/// A value by several seeds, or of several windows of one run.
+/// A value by several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seeded {
     pub(super) median: f64,
@@ -152,7 +152,7 @@ pub(super) struct Row {
     pub(super) y: Option<f64>,
     pub(super) published: Option<f64>,
     pub(super) kind: Kind,
-    /// What seeds or windows lie between, where there were several: `y` is their median.
+    /// What the seeds lie between, where there were several: `y` is their median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) least: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,4 @@
 //! Simulated clusters: their size, and their throughput.
-//!
-//! Loading a cluster and warming it takes longer than most windows. So studies of rates count three
-//! windows of one run, one after the other, instead of three runs (decision 126).
 
 use std::time::Duration;
 
@@ -12,7 +9,7 @@ use drtm_drive::{
 use drtm_rdma::{Atomicity, NicProfile, SimConfig, Transport};
 use drtm_txn::Conflict;
 
-use super::{effort::Effort, panel::Seeded};
+use super::effort::Effort;
 use crate::Error;
 
 /// A NIC, and how messages go.
@@ -42,14 +39,6 @@ impl Size {
         Self { warm, counted, ..self }
     }
 
-    /// Halves how long it runs, unless that is given.
-    pub(super) fn of_half_the_time(self, effort: &Effort) -> Self {
-        match effort.counted {
-            Some(_) => self,
-            None => Self { warm: self.warm / 2, counted: self.counted / 2, ..self },
-        }
-    }
-
     pub(super) fn clients(&self) -> u16 {
         self.nodes * self.threads * self.coroutines
     }
@@ -63,34 +52,6 @@ impl Size {
         workload: &W,
         nic: Nic,
     ) -> Result<f64, Error> {
-        Ok(self.rates(effort, protocol, workload, nic)?.iter().sum::<f64>() / 3.0)
-    }
-
-    /// Like [`run`](Self::run), but with seeds of its own, by which `workload` makes the workload.
-    /// Returns what the thirds of the windows of all seeds have.
-    pub(super) fn run_in_thirds<W: ClusterWorkload>(
-        &self,
-        effort: &Effort,
-        protocol: impl Into<ProtocolOf>,
-        workload: impl Fn(&Effort) -> Result<W, Error>,
-        nic: Nic,
-    ) -> Result<Seeded, Error> {
-        let (protocol, mut rates) = (protocol.into(), Vec::new());
-        for nth in 0..effort.seeds.into() {
-            let effort = effort.with_seed(effort.seed.wrapping_add(nth));
-            rates.extend(self.rates(&effort, protocol, &workload(&effort)?, nic)?);
-        }
-        Ok(Seeded::of(rates))
-    }
-
-    /// Returns the rates of the thirds of a window.
-    fn rates<W: ClusterWorkload>(
-        &self,
-        effort: &Effort,
-        protocol: impl Into<ProtocolOf>,
-        workload: &W,
-        nic: Nic,
-    ) -> Result<[f64; 3], Error> {
         let Self { nodes, threads, coroutines, backups, memory, warm, counted } = *self;
         let (protocol, length, seed) = (protocol.into(), Length::Window { warm, counted }, effort.seed);
         let plan = Plan { nodes, threads, coroutines, protocol, backups, length, seed, memory, warms: true };
@@ -115,16 +76,7 @@ impl Size {
 pub(super) const NARROW: &str = "stock is partitioned vertically as in Silo's TPC-C, which the papers follow: no \
                                  transaction touches the S_DIST columns, and OL_DIST_INFO is empty";
 
-/// Says what the values of [`Size::run_in_thirds`] are.
-pub(super) fn of_thirds(effort: &Effort) -> String {
-    match effort.seeds {
-        1 => "; medians of three windows, one after the other, into which the counted time is divided".to_owned(),
-        seeds => format!("; medians of the thirds of the counted time, of {seeds} seeds"),
-    }
-}
-
-/// Runs a plan on a simulated cluster whose NICs are like this one. Returns the rates of the thirds
-/// of its window.
+/// Runs a plan on a simulated cluster whose NICs are like this one.
 ///
 /// NICs' atomics are atomic with processors', so that locks can be taken by them, as in the papers.
 fn throughput<W: ClusterWorkload>(
@@ -132,7 +84,7 @@ fn throughput<W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
     (profile, transport): Nic,
-) -> Result<[f64; 3], Error> {
+) -> Result<f64, Error> {
     let profile = effort.profile(profile);
     let config = SimConfig::new(profile).atomicity(Atomicity::Global).transport(transport);
     let gathered = simulate::<Plain, W>(workload, plan, config)?;
@@ -160,5 +112,5 @@ fn throughput<W: ClusterWorkload>(
             Figures::new(plan, &gathered.tally).text()
         );
     }
-    Ok(gathered.tally.committed_in_thirds.map(|committed| 3.0 * committed as f64 / seconds))
+    Ok(rate)
 }
