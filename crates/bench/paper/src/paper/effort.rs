@@ -58,7 +58,8 @@ pub(super) struct EffortArgs {
     vary: Vec<(&'static str, f64)>,
 
     /// Microseconds of virtual time that are counted of each point of simulated clusters, and half
-    /// as many to warm up [default: of DrTM+H's figures 500, with ConnectX-3 1000; of DrTM's 3000,
+    /// as many to warm up [default: of DrTM+H's figures 1500, with ConnectX-3 3000, of SmallBank a
+    /// third of that; of DrTM's 3000,
     /// and 1000 to warm up; of auto's 6000, and 4000; of HADES' 500 to 5000]
     #[arg(long, value_parser = value_parser!(u64).range(100..=1_000_000), value_name = "US")]
     virtual_us: Option<u64>,

@@ -39,6 +39,14 @@ impl Size {
         Self { warm, counted, ..self }
     }
 
+    /// Divides how long it runs by three, unless that is given or everything is tiny or large.
+    pub(super) fn of_a_third(self, effort: &Effort) -> Self {
+        if effort.is_quick || effort.is_full || effort.counted.is_some() {
+            return self;
+        }
+        Self { warm: self.warm / 3, counted: self.counted / 3, ..self }
+    }
+
     pub(super) fn clients(&self) -> u16 {
         self.nodes * self.threads * self.coroutines
     }

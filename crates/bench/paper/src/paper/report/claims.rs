@@ -200,9 +200,8 @@ pub(super) const KNOWN: &[Known] = &[
             ratio("DrTM+H", "FaRM", At::Each, Span::between(1.21, 2.50)),
             Claim::Order { at: At::Peak, best_first: &[&["DrTM+H"], &["DrTM+R"], &["FaRM"], &["FaSST"]] },
         ],
-        cause: "With ten coroutines the processors are the limit: a transaction takes 45 us of a thread as FaSST \
-                does it, and 47 us as FaRM does, which posts 17 reads where FaSST sends 7.5 messages. 4 nodes \
-                are simulated, and 16 with --full.",
+        cause: "With ten coroutines the processors are the limit: a transaction takes 51 us of a thread as FaSST \
+                does it, 47 us as FaRM does, and 42 us as DrTM+H does. 4 nodes are simulated, and 16 with --full.",
     },
     Known {
         panel: "drtmh-fig14b",
