@@ -119,15 +119,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// [`ClusterError::LogFull`] of a backup that makes no progress; or when one cannot be asked.
     pub(in crate::cluster) async fn catch_up(&self) -> Result<(), Error> {
+        let is_none = |ring: &Outgoing| {
+            self.is_gone(ring) && !ring.incarnation.is_some_and(|life| self.view().has_life(ring.node, life))
+        };
         for ring in self.rings.all() {
-            if self.is_gone(&ring) && !ring.incarnation.is_some_and(|life| self.view().has_life(ring.node, life)) {
-                self.rings.forget(&ring);
-                continue;
-            }
             let mut tries = 0;
             loop {
                 let before = ring.producer.borrow().head();
-                self.tell(&ring).await?;
+                // It may be gone before this, or meanwhile.
+                let told = if is_none(&ring) { Ok(()) } else { self.tell(&ring).await };
+                if is_none(&ring) {
+                    self.rings.forget(&ring);
+                    break;
+                }
+                told?;
                 if ring.producer.borrow().is_drained() {
                     break;
                 }
