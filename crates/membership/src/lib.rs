@@ -11,10 +11,11 @@
 //! | `Raft` (feature `raft`) | Raft, by the crate `openraft`, among the nodes themselves | machines |
 //! | `Etcd` (feature `etcd`) | an etcd that runs beside the cluster | machines where there is one |
 //! | [`Register`] | none: simulated, in virtual time | simulated clusters |
+//! | [`Bystander`] | none: it cannot be asked | nodes that learn from others who is a member |
 //!
-//! All of them pass the same tests: histories of concurrent clients are linearizable, a watch never
-//! goes back and does not miss the last configuration, and a replacement whose outcome is not
-//! known is reported as that.
+//! All of them but the last pass the same tests: histories of concurrent clients are linearizable,
+//! a watch never goes back and does not miss the last configuration, and a replacement whose
+//! outcome is not known is reported as that.
 //!
 //! No engine detects that a node has died, and no transaction waits for one. Members watch each
 //! other by leases: [`LeaderLeases`] and [`MemberLease`] are the rules, without messages or clocks.

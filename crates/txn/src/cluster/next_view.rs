@@ -59,6 +59,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         deadline: Option<Time>,
     ) -> Result<T, Error> {
         let until = deadline.unwrap_or_else(|| self.endpoint().now() + self.patience_for_view());
+        let too_late = |waits_for: NodeId, ended: Result<T, Error>| match deadline {
+            Some(_) => {
+                let waits_for = Some(waits_for);
+                Err(ClusterError::Interrupted { waits_for, may_have_happened: is_in_doubt }.into())
+            }
+            None => ended,
+        };
         let out = || Err(ClusterError::Evicted { may_have_happened: is_in_doubt }.into());
         let node = &self.node;
         let is_next = || node.view.number() > view && !node.view.is_between();
@@ -70,24 +77,29 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 match self.is_out() {
                     true => out(),
                     false if self.may_serve() || node.view.is_between() => ended,
-                    false => Err(ClusterError::NoLease { leader: node.view.view().leader() }.into()),
+                    false => {
+                        let leader = node.view.view().leader();
+                        too_late(leader, Err(ClusterError::NoLease { leader }.into()))
+                    }
                 }
             }
             // What may have been carried out is not run again.
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
             // What has begun nothing at a node that closes goes on when that has left.
-            Err(Error::Cluster(ClusterError::Refused { reason: Refusal::Closed, .. })) if node.tenure.is_some() => {
+            Err(Error::Cluster(ClusterError::Refused { node: closes, reason: Refusal::Closed }))
+                if node.tenure.is_some() =>
+            {
                 match self.pause_until(until, || is_next() || self.is_out()).await {
                     _ if self.is_out() => out(),
                     true => Err(Conflict::View.into()),
-                    false => ended,
+                    false => too_late(*closes, ended),
                 }
             }
             Err(Error::Cluster(error)) if self.node.cooperative.is_some() => {
                 let Some(unreached) = error.unreached().filter(|node| self.restores(*node)) else { return ended };
                 match self.until_met_or(until, unreached, || false).await {
                     true => Err(Conflict::View.into()),
-                    false => ended,
+                    false => too_late(unreached, ended),
                 }
             }
             Err(Error::Cluster(error)) if self.is_recorded() => {
@@ -103,7 +115,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 match goes_on {
                     _ if self.is_out() => out(),
                     true => Err(Conflict::View.into()),
-                    false => ended,
+                    false => too_late(unreached, ended),
                 }
             }
             _ => ended,
