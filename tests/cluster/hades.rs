@@ -18,12 +18,13 @@ use drtm_rdma::{
 };
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Mutation,
-    cluster::{ClusterError, Node, Protocol},
+    Builder, Db, Error, Mutation, Transaction as _,
+    cluster::{ClusterError, Node, Protocol, Worker},
 };
+use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Rings, Setup, Size, Tested, disks},
+    bed::{Bed, Rings, Script, Setup, Size, Tables, Tested, WORDS, disks},
     history::{SIZES, anomalies, logged_anomalies, slow_anomalies},
 };
 
@@ -104,6 +105,75 @@ fn histories_of_nodes_with_disks_are_serializable() {
             let (size, rings) = (Size { protocol, ..SIZES[0] }, Rings { disks: disks(3), ..Rings::default() });
             let anomalies = logged_anomalies(&Bed::simulated(seed), size, (6, 15), seed, rings);
             assert!(anomalies.is_empty(), "{}, seed {seed}", protocol.name);
+        }
+    }
+}
+
+/// Transactions that insert rows under the next number, as orders have lines: how many, each run
+/// draws anew. So a row that a run has inserted in vain may be inserted by none later.
+#[derive(Clone)]
+struct Orders {
+    seed: u64,
+}
+
+impl Orders {
+    /// Of each coroutine.
+    const TRANSACTIONS: u64 = 20;
+    /// The row that has the next number, before all others.
+    const NEXT: u64 = 0;
+    /// The most lines of an order.
+    const LINES: u64 = 8;
+    /// How many local transactions there are between attempts to take out what was left behind.
+    const TURN: u64 = 32;
+
+    /// Has what was left behind taken out of the node, but for what a transaction keeps.
+    fn take_out(db: &Db<Tested>) {
+        let words = db.table(WORDS).expect("it is there");
+        for _ in 0..Self::TURN {
+            assert!(!db.transact(|tx| tx.contains(words, u64::MAX)).expect("nothing is written"));
+        }
+    }
+}
+
+impl Script for Orders {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+        let (words, mut random) = (tables.words, Rng::with_seed(self.seed << 16 | number));
+        for _ in 0..Self::TRANSACTIONS {
+            let ended = worker.transact(async |tx| {
+                let next = tx.get(words, Self::NEXT).await?.map_or(1, |row| u64::from(row[0]) | u64::from(row[1]) << 8);
+                for line in 0..random.u64(1..=Self::LINES) {
+                    tx.insert(words, next * Self::LINES + line, [7; 20]).await?;
+                    Self::take_out(worker.local());
+                }
+                tx.put(words, Self::NEXT, ((next + 1) as u16).to_le_bytes()).await
+            });
+            ended.await.expect("it commits");
+        }
+    }
+
+    /// There is a record for each row, and no other.
+    fn look<F: Fabric<Engine = NoHtm>>(&self, nodes: &[Node<F, Tested>]) {
+        let most = Self::TRANSACTIONS * SIZES[0].coroutines * nodes.len() as u64;
+        for node in nodes {
+            let db = node.local();
+            let words = db.table(WORDS).expect("it is there");
+            Self::take_out(db);
+            let is_there = |key: &u64| db.transact(|tx| tx.contains(words, key)).expect("no others run");
+            let rows = (0..(most + 2) * Self::LINES).filter(is_there).count() as u64;
+            let records = db.tables().expect("a store").into_iter().find(|(name, _)| *name == "words");
+            assert_eq!(records, Some(("words", rows)), "at {}, seed {}", node.id(), self.seed);
+        }
+    }
+}
+
+/// A record that was made in vain stays while another transaction has its lines locked, which may
+/// insert the same row, or one in the same lines. Afterwards it is taken out all the same, if none
+/// is about to write it.
+#[test]
+fn no_records_are_left_of_insertions_that_do_not_commit() {
+    for protocol in BY_LINES {
+        for seed in 0..rounds(4) {
+            Bed::simulated(seed).run(Size { protocol, ..SIZES[0] }, &Orders { seed });
         }
     }
 }

@@ -949,6 +949,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             let rows = Replica::new(group, replicas::own_tables(&db.inner, &home.tables)?);
             logs.restore(&home, (&first_view, &rows), is_over)?;
         }
+        #[cfg(feature = "hades")]
+        let nic = super::smart_nic::SmartNic::new(node, incarnation, protocol.detection, &machine).map(Arc::new);
+        #[cfg(feature = "hades")]
+        if let Some(nic) = &nic {
+            // The database is this node's, and new.
+            let _ = db.inner.keeper.set(Arc::clone(nic) as _);
+        }
         let shared = Shared {
             fabric,
             node,
@@ -982,7 +989,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             #[cfg(feature = "chopping")]
             left: super::chopped::Left::new(),
             #[cfg(feature = "hades")]
-            nic: super::smart_nic::SmartNic::new(node, incarnation, protocol.detection, &machine),
+            nic,
             db,
         };
         Ok(Node::new(shared))

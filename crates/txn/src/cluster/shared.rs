@@ -95,7 +95,7 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) left: Left,
     /// What finds conflicts by cache lines, if the protocol does.
     #[cfg(feature = "hades")]
-    pub(super) nic: Option<SmartNic>,
+    pub(super) nic: Option<Arc<SmartNic>>,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {

@@ -8,13 +8,14 @@
 use drtm_htm::Engine;
 use drtm_kv::{Handle, Records};
 use drtm_rdma::{
-    Cost, Incarnation, NodeId, Time,
+    Cost, Incarnation, NodeId, Offset, Time,
     machine::{Counts, Fetch, Kind, Line, MachineProfile, Message, Node, Progress, Served, Step, Stop, Stopped, TxId},
 };
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{Refusal, protocol::Detection};
+use crate::memory::keeper::Keeper;
 
 /// The lines of a record.
 pub(super) type Lines = SmallVec<[Line; 8]>;
@@ -162,6 +163,13 @@ impl SmartNic {
     }
 }
 
+/// A record whose lines a transaction has locked is about to be written, perhaps.
+impl Keeper for SmartNic {
+    fn unless_kept(&self, extent: (Offset, usize), act: &mut dyn FnMut()) {
+        self.unless_locked(&lines_in(extent), act);
+    }
+}
+
 impl Acting<'_> {
     /// Returns what it has cost: a processor's time at the transaction's own node, and elsewhere
     /// the NIC's.
@@ -288,9 +296,13 @@ impl Acting<'_> {
 
 /// Returns the lines of a record. `None` if it is no longer at its place.
 pub(super) fn lines_of<E: Engine>(records: &Records<'_, E>, at: Handle) -> Option<Lines> {
-    let (begin, bytes) = records.extent(at)?;
+    records.extent(at).map(lines_in)
+}
+
+/// Returns the lines of so many bytes.
+fn lines_in((begin, bytes): (Offset, usize)) -> Lines {
     let last = begin.bytes() + (bytes as u64).max(1) - 1;
-    Some((Line::of(begin.bytes()).0..=Line::of(last).0).map(Line).collect())
+    (Line::of(begin.bytes()).0..=Line::of(last).0).map(Line).collect()
 }
 
 fn refusal(stop: Stop) -> Refusal {

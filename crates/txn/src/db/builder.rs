@@ -550,6 +550,8 @@ impl Builder {
             snapshots,
             past: Budget::new(self.older_versions),
             garbage: garbage::Queue::default(),
+            #[cfg(feature = "hades")]
+            keeper: std::sync::OnceLock::new(),
             ticket: Ticket::default(),
             idle: SegQueue::new(),
             quiescence: if self.is_own { Quiescence::of_threads() } else { Quiescence::of_peers() },

@@ -52,6 +52,9 @@ pub(crate) struct Inner<S: Config> {
     pub(crate) snapshots: Snapshots,
     pub(crate) past: Budget,
     pub(crate) garbage: garbage::Queue,
+    /// What keeps records in their tables beside their locks, if there is such.
+    #[cfg(feature = "hades")]
+    pub(crate) keeper: std::sync::OnceLock<Arc<dyn crate::memory::keeper::Keeper>>,
     pub(crate) ticket: Ticket,
     pub(crate) quiescence: Quiescence,
 }

@@ -2,8 +2,9 @@
 //!
 //! A removed row leaves its record, which marks the key as absent. So does an insertion that was
 //! undone. The transaction that leaves the record usually removes it at once. While another
-//! transaction has it locked, or a snapshot may need its older versions, it is queued here and
-//! tried again later. A record whose key has been given a value since is no garbage any more.
+//! transaction has it locked, or its lines (see `docs/hades.md`), or a snapshot may need its older
+//! versions, it is queued here and tried again later. A record whose key has been given a value
+//! since is no garbage any more.
 //!
 //! The rows of a dropped table are removed when every transaction that may use them has ended.
 //!

@@ -44,10 +44,49 @@ pub(crate) fn reap<S: Config>(
     } else {
         opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()))?
     };
+    keep_in_mind(db, table, key, (seen, reaped));
+    Ok(())
+}
+
+/// The same for a record that something else than a lock may keep: a NIC, which the caller must not
+/// have locked.
+#[cfg(feature = "cluster")]
+pub(crate) fn reap_unless_kept<S: Config>(
+    db: &Inner<S>,
+    by: (&mut Worker<S::Engine>, &Counters),
+    table: u16,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
+) -> Result<(), KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
+    let reaped = if db.ticket.is_held() { Reaped::Busy } else { take_out_unless_kept(db, by, opened, key, seen)? };
+    keep_in_mind(db, table, key, (seen, reaped));
+    Ok(())
+}
+
+fn keep_in_mind<S: Config>(db: &Inner<S>, table: u16, key: KeyRef<'_>, (seen, reaped): (ReadEntry, Reaped)) {
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
     }
-    Ok(())
+}
+
+/// Takes a record out that was left behind, unless something keeps it.
+fn take_out_unless_kept<S: Config>(
+    db: &Inner<S>,
+    (worker, counters): (&mut Worker<S::Engine>, &Counters),
+    opened: &Opened<S::Engine>,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
+) -> Result<Reaped, KvError> {
+    let mut take_out = || opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()));
+    #[cfg(feature = "hades")]
+    if let Some(keeper) = db.keeper.get() {
+        let Some(extent) = db.store.records().extent(seen.at) else { return Ok(Reaped::Gone) };
+        let mut reaped = Ok(Reaped::Busy);
+        keeper.unless_kept(extent, &mut || reaped = take_out());
+        return reaped;
+    }
+    take_out()
 }
 
 /// Takes the records out that a transaction has made for insertions that do not commit.
@@ -103,8 +142,7 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
             Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
                 Some(opened) => {
                     let TxState { worker, session, .. } = &mut *state;
-                    let going = || session.counters.count_taken_out(db.engine());
-                    opened.storage.reap(worker, key.as_ref(), *seen, going)? != Reaped::Busy
+                    take_out_unless_kept(db, (worker, &session.counters), opened, key.as_ref(), *seen)? != Reaped::Busy
                 }
                 None => true,
             },

@@ -221,7 +221,8 @@ impl Request for PlaceLines {
                 Ok(()) => Ok(placed),
                 Err(refusal) => {
                     if placed.is_made {
-                        reap(participant, ReapRow { table, key, at: record, seen })?;
+                        // No other transaction knows of it.
+                        reap(participant, ReapRow { table, key, at: record, seen }, false)?;
                     }
                     Err(refusal)
                 }

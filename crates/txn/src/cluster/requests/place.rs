@@ -112,18 +112,18 @@ impl Request for Reap {
     type Reply<'a> = ();
 
     fn serve<'p, F: Fabric, S: On<F>>(body: ReapRow<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        // Another transaction may be about to write it, which has not locked it yet.
-        #[cfg(feature = "hades")]
-        if let Some(nic) = &at.worker.node.nic {
-            let Ok(lines) = at.worker.lines_of(body.at) else { return Ok(()) };
-            return nic.unless_locked(&lines, || reap(at.participant, body)).unwrap_or(Ok(()));
-        }
-        reap(at.participant, body)
+        // Another transaction may be about to write it, which has only locked its lines yet.
+        reap(at.participant, body, true)
     }
 }
 
-/// Takes a record out that was made for an insertion which has not happened.
-pub(super) fn reap<S: Config>(participant: &mut Participant<S>, row: ReapRow<'_>) -> Result<(), Refusal> {
+/// Takes a record out that was made for an insertion which has not happened. With `asks_nic`, the
+/// NIC may keep it for now, which the caller must not have locked.
+pub(super) fn reap<S: Config>(
+    participant: &mut Participant<S>,
+    row: ReapRow<'_>,
+    asks_nic: bool,
+) -> Result<(), Refusal> {
     let ReapRow { table, key, at, seen } = row;
     let home = &participant.home;
     let number = home.store_to_write(table, key)?.number;
@@ -133,7 +133,8 @@ pub(super) fn reap<S: Config>(participant: &mut Participant<S>, row: ReapRow<'_>
     }
     let TxState { worker, session, .. } = &mut *participant.state;
     let seen = ReadEntry { at, version: seen };
-    Ok(reclaim::reap(&home.db, (worker, &session.counters), number, key, seen)?)
+    let reap = if asks_nic { reclaim::reap_unless_kept } else { reclaim::reap };
+    Ok(reap(&home.db, (worker, &session.counters), number, key, seen)?)
 }
 
 impl TxRequest for Reap {
