@@ -29,64 +29,81 @@ const BATCH: usize = 512;
 const PATIENCE: Duration = either(Duration::from_millis(50), Duration::ZERO);
 const NAP: Duration = Duration::from_micros(200);
 
+/// What takes records out, and counts them.
+type By<'a, S> = (&'a mut Worker<<S as Config>::Engine>, &'a Counters);
+
 /// Takes a record out of its table, or keeps it in mind.
 pub(crate) fn reap<S: Config>(
     db: &Inner<S>,
-    (worker, counters): (&mut Worker<S::Engine>, &Counters),
+    by: By<'_, S>,
     table: u16,
     key: KeyRef<'_>,
     seen: ReadEntry,
 ) -> Result<(), KvError> {
-    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
-    // Nothing is taken out of what the holder of the ticket may have passed.
-    let reaped = if db.ticket.is_held() {
-        Reaped::Busy
-    } else {
-        opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()))?
-    };
-    keep_in_mind(db, table, key, (seen, reaped));
-    Ok(())
+    reap_by(db, table, key, seen, |opened| take_out(db, by, opened, key, seen))
 }
 
-/// The same for a record that something else than a lock may keep: a NIC, which the caller must not
+/// Does so with a record that something else than a lock may keep: a NIC, which the caller must not
 /// have locked.
 #[cfg(feature = "cluster")]
 pub(crate) fn reap_unless_kept<S: Config>(
     db: &Inner<S>,
-    by: (&mut Worker<S::Engine>, &Counters),
+    by: By<'_, S>,
     table: u16,
     key: KeyRef<'_>,
     seen: ReadEntry,
 ) -> Result<(), KvError> {
-    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
-    let reaped = if db.ticket.is_held() { Reaped::Busy } else { take_out_unless_kept(db, by, opened, key, seen)? };
-    keep_in_mind(db, table, key, (seen, reaped));
-    Ok(())
+    reap_by(db, table, key, seen, |opened| take_out_unless_kept(db, by, opened, key, seen))
 }
 
-fn keep_in_mind<S: Config>(db: &Inner<S>, table: u16, key: KeyRef<'_>, (seen, reaped): (ReadEntry, Reaped)) {
+fn reap_by<S: Config>(
+    db: &Inner<S>,
+    table: u16,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
+    take_out: impl FnOnce(&Opened<S::Engine>) -> Result<Reaped, KvError>,
+) -> Result<(), KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
+    // Nothing is taken out of what the holder of the ticket may have passed.
+    let reaped = if db.ticket.is_held() { Reaped::Busy } else { take_out(opened)? };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
     }
+    Ok(())
 }
 
-/// Takes a record out that was left behind, unless something keeps it.
-fn take_out_unless_kept<S: Config>(
+/// Takes a record out that was left behind.
+fn take_out<S: Config>(
     db: &Inner<S>,
-    (worker, counters): (&mut Worker<S::Engine>, &Counters),
+    (worker, counters): By<'_, S>,
     opened: &Opened<S::Engine>,
     key: KeyRef<'_>,
     seen: ReadEntry,
 ) -> Result<Reaped, KvError> {
-    let mut take_out = || opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()));
+    opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()))
+}
+
+/// Does so unless something keeps it.
+fn take_out_unless_kept<S: Config>(
+    db: &Inner<S>,
+    by: By<'_, S>,
+    opened: &Opened<S::Engine>,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
+) -> Result<Reaped, KvError> {
     #[cfg(feature = "hades")]
     if let Some(keeper) = db.keeper.get() {
         let Some(extent) = db.store.records().extent(seen.at) else { return Ok(Reaped::Gone) };
-        let mut reaped = Ok(Reaped::Busy);
-        keeper.unless_kept(extent, &mut || reaped = take_out());
+        let (mut by, mut reaped) = (Some(by), Ok(Reaped::Busy));
+        // It is called once at most.
+        keeper.unless_kept(extent, &mut || {
+            if let Some(by) = by.take() {
+                reaped = take_out(db, by, opened, key, seen);
+            }
+        });
         return reaped;
     }
-    take_out()
+    take_out(db, by, opened, key, seen)
 }
 
 /// Takes the records out that a transaction has made for insertions that do not commit.

@@ -98,10 +98,10 @@ impl Votes {
                     let mut left = copies.of(view, shard).filter(|node| nodes.contains(node)).peekable();
                     // Of a shard that the coordinator alone has, no copy could have said anything.
                     let has_copies = copies.of(view, shard).next().is_some();
-                    let learns =
-                        |node: &&NodeId| view.learners(shard).contains(node) && !has(Mutation::LearnersNotAsked);
-                    let have_learners_voted = nodes.iter().filter(learns).all(|node| has_voted(*node));
-                    (left.peek().is_some() || !has_copies) && left.all(has_voted) && have_learners_voted
+                    let mut learn = view.learners(shard).iter().copied().filter(|node| nodes.contains(node));
+                    (left.peek().is_some() || !has_copies)
+                        && left.all(has_voted)
+                        && (learn.all(has_voted) || has(Mutation::LearnersNotAsked))
                 })
         };
         ballots.into_values().filter(is_complete).collect()
