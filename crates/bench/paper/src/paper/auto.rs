@@ -16,47 +16,31 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Found, Kind, Measured, Panel, Study},
-    seeds::medians,
+    seeds::of_one_seed,
     simulated::{NARROW, Size},
 };
 use crate::Error;
 
 pub(super) const STUDIES: &[Study] = &[
-    Study {
-        panels: &[TPCC_3],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_3)),
-    },
-    Study {
-        panels: &[BANK_3],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_3)),
-    },
+    Study { panels: &[TPCC_3], measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_3)) },
+    Study { panels: &[BANK_3], measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_3)) },
     Study {
         panels: &[POSITION_3],
-        measure: |effort| {
-            medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_3, false))
-        },
+        measure: |effort| of_one_seed(effort, |effort| positions(effort, &NicProfile::CONNECTX_3, false)),
     },
     Study {
         panels: &[CHANGING_3],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_3, true)),
+        measure: |effort| of_one_seed(effort, |effort| positions(effort, &NicProfile::CONNECTX_3, true)),
     },
-    Study {
-        panels: &[TPCC_4],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4)),
-    },
-    Study {
-        panels: &[BANK_4],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4)),
-    },
+    Study { panels: &[TPCC_4], measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_4)) },
+    Study { panels: &[BANK_4], measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_4)) },
     Study {
         panels: &[POSITION_4],
-        measure: |effort| {
-            medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_4, false))
-        },
+        measure: |effort| of_one_seed(effort, |effort| positions(effort, &NicProfile::CONNECTX_4, false)),
     },
     Study {
         panels: &[CHANGING_4],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_4, true)),
+        measure: |effort| of_one_seed(effort, |effort| positions(effort, &NicProfile::CONNECTX_4, true)),
     },
 ];
 

@@ -20,7 +20,7 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Published, Study},
-    seeds::medians,
+    seeds::{medians, of_one_seed},
     simulated::{NARROW, Size},
 };
 use crate::Error;
@@ -28,7 +28,7 @@ use crate::Error;
 pub(super) const STUDIES: &[Study] = &[
     Study { panels: &[SCALE_OUT], measure: |effort| medians(effort, scale_out) },
     Study { panels: &[REMOTE_ITEMS], measure: |effort| medians(effort, remote_items) },
-    Study { panels: &[LEASES], measure: |effort| medians(&effort.of_usual_seeds(1), leases) },
+    Study { panels: &[LEASES], measure: |effort| of_one_seed(effort, leases) },
 ];
 
 const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: AxisScale::Linear };

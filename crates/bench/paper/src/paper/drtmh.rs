@@ -22,7 +22,7 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Study},
-    seeds::medians,
+    seeds::of_one_seed,
     simulated::{NARROW, Size},
 };
 use crate::Error;
@@ -30,43 +30,39 @@ use crate::Error;
 pub(super) const STUDIES: &[Study] = &[
     Study {
         panels: &[EXECUTION_TPCC],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, EXECUTION)),
+        measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_4, EXECUTION)),
     },
     Study {
         panels: &[EXECUTION_BANK],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION)),
+        measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION)),
     },
     Study {
         panels: &[LOGGING_TPCC],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, LOGGING)),
+        measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_4, LOGGING)),
     },
     Study {
         panels: &[LOGGING_BANK],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, LOGGING)),
+        measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_4, LOGGING)),
     },
     Study {
         panels: &[READ_ONLY],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| positions(effort, &NicProfile::CONNECTX_4)),
+        measure: |effort| of_one_seed(effort, |effort| positions(effort, &NicProfile::CONNECTX_4)),
     },
     Study {
         panels: &[DESIGNS_TPCC],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS)),
+        measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS)),
     },
     Study {
         panels: &[DESIGNS_BANK],
-        measure: |effort| medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS)),
+        measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS)),
     },
     Study {
         panels: &[OLDER_TPCC],
-        measure: |effort| {
-            medians(&effort.of_usual_seeds(1), |effort| tpcc(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS))
-        },
+        measure: |effort| of_one_seed(effort, |effort| tpcc(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS)),
     },
     Study {
         panels: &[OLDER_BANK],
-        measure: |effort| {
-            medians(&effort.of_usual_seeds(1), |effort| bank(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS))
-        },
+        measure: |effort| of_one_seed(effort, |effort| bank(effort, &NicProfile::CONNECTX_3, OLDER_DESIGNS)),
     },
 ];
 

@@ -34,6 +34,14 @@ pub(super) fn medians(
     Ok(first)
 }
 
+/// Makes a study of which one seed is enough, unless more are chosen.
+pub(super) fn of_one_seed(
+    effort: &Effort,
+    measure: impl Fn(&Effort) -> Result<Measured, Error>,
+) -> Result<Measured, Error> {
+    medians(&effort.of_usual_seeds(1), measure)
+}
+
 /// Makes a curve that of all seeds. A series that is absent stays absent, and what is not simulated
 /// does not depend on a seed.
 fn merge<'c>(curve: &mut Curve, others: impl Iterator<Item = &'c Curve> + Clone) {
