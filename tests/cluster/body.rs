@@ -344,7 +344,7 @@ fn what_is_said_wrongly_of_a_cluster_is_refused() {
     assert!(matches!(Cluster::builder().threads(0).start(), Err(Error::Config { .. })));
     let more = Cluster::builder().nodes(2).owners(3).start();
     assert!(matches!(more, Err(Error::Config { what: "owners", .. })));
-    let none = refused(Cluster::builder().nodes(2).owners(0).start().expect_err("nobody has the rows"));
+    let none = refused(Cluster::builder().nodes(2).owners(0).start().expect_err("no node has the rows"));
     assert!(matches!(none, ClusterError::NoOwners));
     assert!(matches!(refused(Cluster::builder().nodes(0).start().expect_err("no nodes")), ClusterError::NoOwners));
 }

@@ -17,6 +17,7 @@ use drtm_rdma::{Fault, NicProfile, NodeId, RunEnd, Sim, SimConfig, Spawner};
 use drtm_testing::rounds;
 use drtm_txn::{Mutation, Options, Transaction as _, cluster::Protocol};
 
+use super::advances;
 use crate::bed::{Rings, Setup, kept};
 
 const LEASE: Duration = Duration::from_millis(1);
@@ -55,14 +56,9 @@ fn after_a_while(protocol: Protocol, after: Duration) {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             worker.serve(&spawner);
             let (endpoint, now) = (spawner.endpoint(), Arc::clone(&step));
-            let ticks = async move {
-                let started = endpoint.now();
-                while now.load(SeqCst) < Step::Done as u64 {
-                    register.advance(endpoint.now().since(started));
-                    endpoint.sleep(Duration::from_micros(20)).await;
-                }
-            };
-            spawner.spawn(ticks).expect("it runs");
+            spawner
+                .spawn(advances(register, Duration::ZERO, endpoint, move || now.load(SeqCst) == Step::Done as u64))
+                .expect("it runs");
             let works = async move {
                 let runs = Cell::new(0);
                 let put = async |options, row_of: &dyn Fn() -> u64| {

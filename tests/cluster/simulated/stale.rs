@@ -17,6 +17,7 @@ use drtm_membership::{Membership, Register, RegisterOptions};
 use drtm_rdma::{Fault, NicProfile, NodeId, RunEnd, Sim, SimConfig, Spawner};
 use drtm_txn::{Error, Mutation, Transaction as _, cluster::Protocol};
 
+use super::advances;
 use crate::bed::{Rings, Setup, kept};
 
 const LEASE: Duration = Duration::from_millis(1);
@@ -54,14 +55,7 @@ fn reads_while_cut_off(protocol: Protocol, is_given_up: bool) {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             worker.serve(&spawner);
             let (endpoint, now) = (spawner.endpoint(), Arc::clone(&step));
-            let ticks = async move {
-                let started = endpoint.now();
-                while !is(&now, Step::Done) {
-                    register.advance(endpoint.now().since(started));
-                    endpoint.sleep(Duration::from_micros(20)).await;
-                }
-            };
-            spawner.spawn(ticks).expect("it runs");
+            spawner.spawn(advances(register, Duration::ZERO, endpoint, move || is(&now, Step::Done))).expect("it runs");
             let works = async move {
                 let put =
                     async |value: u8| worker.transact(async |tx| tx.put(tables.words, ROW, vec![value]).await).await;

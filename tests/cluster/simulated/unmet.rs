@@ -19,6 +19,7 @@ use drtm_txn::{
     cluster::{Node, Protocol},
 };
 
+use super::advances;
 use crate::bed::{Rings, Setup, Tested, kept};
 
 const LEASE: Duration = Duration::from_millis(1);
@@ -54,14 +55,7 @@ fn after_both_ends(after: Duration, of_client: Fault) {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             worker.serve(&spawner);
             let (endpoint, is_done) = (spawner.endpoint(), Arc::clone(&done));
-            let ticks = async move {
-                let started = endpoint.now();
-                while !is_done.load(SeqCst) {
-                    register.advance(born + endpoint.now().since(started));
-                    endpoint.sleep(Duration::from_micros(20)).await;
-                }
-            };
-            spawner.spawn(ticks).expect("it runs");
+            spawner.spawn(advances(register, born, endpoint, move || is_done.load(SeqCst))).expect("it runs");
             let works = async move {
                 let put = async |options| {
                     worker.transact_with(options, async |tx| tx.put(tables.words, ROW, vec![7; 16]).await).await
